@@ -1,0 +1,46 @@
+# Two commands do everything on a machine with Python >= 3.11: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
+SAMPLE ?= sample_traces/01_logits_processor_leak
+
+.PHONY: demo test test-slow lint format samples docs bench clean
+
+$(VENV)/core: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) -e '.[torch]'
+	touch $@
+
+$(VENV)/dev: $(VENV)/core
+	$(PIP) -e '.[torch,dev]'
+	touch $@
+
+demo: $(VENV)/core  ## install and diagnose a bundled incident, experiment included
+	$(BIN)/rca analyze $(SAMPLE) --out out/demo
+
+test: $(VENV)/dev  ## the test suite
+	$(BIN)/python -m pytest
+
+test-slow: $(VENV)/dev  ## what takes too long for `make test`
+	$(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/dev  ## format, style, types, imports, SQL comments, generated docs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/schema_docs.py --check
+
+format: $(VENV)/dev  ## rewrite the code in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+samples: $(VENV)/core  ## rebuild sample_traces with the reproducer
+	$(BIN)/python scripts/make_samples.py
+
+docs: $(VENV)/dev  ## rebuild generated documents
+	$(BIN)/python scripts/schema_docs.py
+
+clean:
+	rm -rf $(VENV) out build dist *.egg-info

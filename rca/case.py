@@ -1,0 +1,203 @@
+"""The case: one DuckDB file that holds everything read and everything concluded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+import polars as pl
+
+from rca.errors import CaseError, QueryError
+from rca.parsers.format import Rows
+
+SCHEMA_VERSION = "1"
+_TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not move the end
+    "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),
+    "cpu_op": ("start_ns", "start_ns + dur_ns"),
+    "memory_event": ("ts_ns", "ts_ns"),
+    "span": ("start_ns", "start_ns + coalesce(dur_ns, 0)"),
+    "log": ("ts_ns", "ts_ns"),
+    "alert": ("start_ns", "coalesce(end_ns, start_ns)"),
+    "change": ("ts_ns", "ts_ns"),
+}
+_SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
+
+
+def sql_files(folder: str) -> list[tuple[str, str]]:
+    """Names and texts of the .sql files in rca/sql/FOLDER, in the order of their names."""
+    found = [f for f in files("rca").joinpath("sql", folder).iterdir() if f.name.endswith(".sql")]
+    return [(f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name)]
+
+
+class Case:
+    """A case file. Use `Case.create`, `Case.open`, and `with`."""
+
+    def __init__(self, con: duckdb.DuckDBPyConnection, path: Path | None) -> None:
+        self._con, self.path = con, path
+
+    @classmethod
+    def create(cls, path: Path | None = None) -> Self:
+        """A new case with empty tables, in memory when `path` is None; replaces what was there."""
+        if path is not None:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            for old in (path, path.with_name(path.name + ".wal")):
+                old.unlink(missing_ok=True)
+        case = cls(_connect(path, read_only=False), path)
+        for _, text in sql_files("schema"):
+            case._con.execute(text)
+        case._create_views()
+        case.insert("provenance", pl.DataFrame({"key": ["schema_version"], "value": [SCHEMA_VERSION]}))
+        return case
+
+    @classmethod
+    def open(cls, path: Path, *, read_only: bool = False) -> Self:
+        """An existing case.
+
+        Raises:
+            CaseError: No such file, not a case, in use by another process, or another version.
+        """
+        if not path.is_file():
+            raise CaseError("no such case", path=str(path), hint="make one with: rca ingest")
+        case = cls(_connect(path, read_only=read_only), path)
+        try:
+            version = case.scalar("SELECT value FROM provenance WHERE key = 'schema_version'")
+        except QueryError as error:
+            raise CaseError("is not a case of rca", path=str(path)) from error
+        if version != SCHEMA_VERSION:
+            raise CaseError(
+                f"has schema version {version}, this rca reads {SCHEMA_VERSION}",
+                path=str(path),
+                hint="ingest the recordings again",
+            )
+        return case
+
+    def _create_views(self) -> None:
+        for _, text in sql_files("views"):
+            self._con.execute(text)
+
+    def close(self) -> None:
+        """Close the file; everything committed is on disk."""
+        self._con.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def sql(self, query: str, parameters: Sequence[Any] = ()) -> pl.DataFrame:
+        """The rows of a query as a polars DataFrame.
+
+        Raises:
+            QueryError: DuckDB refuses the query.
+        """
+        try:
+            relation = self._con.sql(query, params=list(parameters))
+            return pl.DataFrame(pl.from_arrow(relation.to_arrow_table()))
+        except duckdb.Error as error:
+            raise QueryError(str(error).strip().splitlines()[0]) from error
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        """The rows of a query as tuples."""
+        try:
+            return self._con.execute(query, list(parameters)).fetchall()
+        except duckdb.Error as error:
+            raise QueryError(str(error).strip().splitlines()[0]) from error
+
+    def scalar(self, query: str, parameters: Sequence[Any] = ()) -> Any:
+        """The first value of the first row, None when there is no row."""
+        rows = self.rows(query, parameters)
+        return rows[0][0] if rows else None
+
+    def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
+        """Run a statement that returns nothing."""
+        self.rows(statement, parameters)
+
+    def clear(self, tables: Iterable[str]) -> None:
+        """Empty result tables before they are written again."""
+        for table in tables:
+            self._con.execute(f"DELETE FROM {_name(table)}")
+
+    def insert(self, table: str, rows: Rows, **constants: Any) -> int:
+        """Append rows, columns matched by name; `constants` are further columns. Returns how many."""
+        if isinstance(rows, Path):
+            source, columns = "read_parquet($file)", self._con.execute(
+                "SELECT name FROM parquet_schema($file) WHERE num_children IS NULL", {"file": str(rows)}
+            ).fetchall()
+            names, bound = [c[0] for c in columns], {"file": str(rows)}
+        else:
+            table_rows = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
+            if not table_rows.num_rows:
+                return 0
+            self._con.register("incoming", table_rows)
+            source, names, bound = "incoming", list(table_rows.column_names), {}
+        offsets = {_SERIES_TABLES[table]: constants.pop("series_offset", 0)} if table in _SERIES_TABLES else {}
+        picked = [f'{_name(n)} + {offsets[n]}' if offsets.get(n) else _name(n) for n in names]
+        picked += [f"${key}" for key in constants]
+        targets = ", ".join(_name(n) for n in [*names, *constants])
+        try:
+            count = self._con.execute(
+                f"INSERT INTO {_name(table)} ({targets}) SELECT {', '.join(picked)} FROM {source}",
+                {**bound, **constants},
+            ).fetchone()
+        finally:
+            if not isinstance(rows, Path):
+                self._con.unregister("incoming")
+        return int(count[0]) if count else 0
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All or nothing: an exception inside takes everything back."""
+        self._con.execute("BEGIN")
+        try:
+            yield
+        except BaseException:
+            self._con.execute("ROLLBACK")
+            raise
+        self._con.execute("COMMIT")
+
+    def time_range(self, source_id: int) -> tuple[int | None, int | None]:
+        """First and last time of a source, ns since the Unix epoch, over all its tables."""
+        parts = [
+            f"SELECT min({first}) AS a, max({last}) AS b FROM {table} WHERE source_id = $id"
+            for table, (first, last) in _TIME_COLUMNS.items()
+        ]
+        parts += [
+            f"SELECT min(ts_ns), max(ts_ns) FROM {table} JOIN series s ON s.id = series_id WHERE s.source_id = $id"
+            for table in ("sample", "histogram_sample")
+        ]
+        row = self._con.execute(
+            f"SELECT min(a), max(b) FROM ({' UNION ALL '.join(parts)})", {"id": source_id}
+        ).fetchone()
+        return (row[0], row[1]) if row else (None, None)
+
+
+def _name(name: str) -> str:
+    """A checked identifier: tables and columns are named by this package, never by a bundle."""
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        raise QueryError(f"not a column or table name: {name!r}")
+    return name
+
+
+def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    try:
+        con = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config=config)
+        con.execute("SET TimeZone = 'UTC'")
+        con.execute("SET enable_progress_bar = false")
+    except duckdb.Error as error:
+        first = str(error).strip().splitlines()[0]
+        if "lock" in first.lower():
+            raise CaseError(
+                "is in use by another process", path=str(path), hint="close it there, or choose another --out"
+            ) from error
+        raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
+    return con

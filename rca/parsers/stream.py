@@ -1,0 +1,121 @@
+"""Bytes of a file, decompressed by its content and not by its name."""
+
+from __future__ import annotations
+
+import bz2
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from isal import isal_zlib
+
+from rca.errors import ParseError
+from rca.parsers.format import Head
+
+HEAD_BYTES = 65_536
+BLOCK_BYTES = 4_194_304
+
+
+class _Decompressor(Protocol):
+    eof: bool
+    unused_data: bytes
+
+    def decompress(self, data: bytes) -> bytes: ...
+
+
+def compression(magic: bytes) -> str | None:
+    """'gzip', 'bzip2', 'xz', 'zstd' or None, told by the first bytes."""
+    if magic.startswith(b"\x1f\x8b"):
+        return "gzip"
+    if magic.startswith(b"BZh"):
+        return "bzip2"
+    if magic.startswith(b"\xfd7zXZ\x00"):
+        return "xz"
+    if magic.startswith(b"\x28\xb5\x2f\xfd"):
+        return "zstd"
+    return None
+
+
+def _decompressor(kind: str, path: Path) -> _Decompressor:
+    if kind == "gzip":
+        return isal_zlib.decompressobj(wbits=31)  # type: ignore[no-any-return]
+    if kind == "bzip2":
+        return bz2.BZ2Decompressor()
+    if kind == "xz":
+        return lzma.LZMADecompressor()
+    raise ParseError(
+        "is compressed with zstd, which is read inside .tar.zst archives only",
+        path=str(path),
+        hint="decompress it with: zstd -d FILE",
+    )
+
+
+class Blocks:
+    """The decompressed blocks of a file, in order.
+
+    A compressed file that is cut or damaged gives everything up to the damage; then `damage`
+    says what is wrong. It is None for a sound file.
+    """
+
+    def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
+        self.path, self.block_bytes = path, block_bytes
+        self.damage: str | None = None
+
+    def __iter__(self) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            kind = compression(file.read(8))
+            file.seek(0)
+            if kind is None:
+                yield from iter(lambda: file.read(self.block_bytes), b"")
+            else:
+                yield from self._decompressed(file, kind)
+
+    def _decompressed(self, file: BinaryIO, kind: str) -> Iterator[bytes]:
+        state = _decompressor(kind, self.path)
+        read = False
+        while data := file.read(max(self.block_bytes // 4, 1)):
+            while data:
+                if state.eof:  # a further member of the same file, or padding after the last
+                    if not data.strip(b"\0"):
+                        return
+                    state = _decompressor(kind, self.path)
+                try:
+                    block = state.decompress(data)
+                except (zlib.error, OSError, EOFError, lzma.LZMAError, isal_zlib.error) as error:
+                    self.damage = f"{kind} data is damaged: {error}"
+                    return
+                read = True
+                if block:
+                    yield block
+                data = state.unused_data if state.eof else b""
+        if read and not state.eof:
+            self.damage = f"{kind} data is cut short"
+
+
+def read_head(path: Path, size: int = HEAD_BYTES) -> Head:
+    """The first `size` decompressed bytes, fewer when the file is shorter or damaged."""
+    data = bytearray()
+    for block in Blocks(path, size):
+        data += block
+        if len(data) >= size:
+            break
+    return Head(path, bytes(data[:size]))
+
+
+def read_all(path: Path, limit: int) -> tuple[bytes, str | None]:
+    """All decompressed bytes and what damage was met, for formats that are small by nature.
+
+    Raises:
+        ParseError: More than `limit` bytes.
+    """
+    blocks = Blocks(path)
+    data = bytearray()
+    for block in blocks:
+        data += block
+        if len(data) > limit:
+            raise ParseError(
+                f"is larger than {limit:,} bytes, too large for its format", path=str(path)
+            )
+    return bytes(data), blocks.damage

@@ -1,0 +1,137 @@
+-- GPUs and other accelerators named by a source.
+CREATE TABLE device (
+    -- The source that names it.
+    source_id INTEGER NOT NULL,
+    -- Device number as the source counts.
+    id INTEGER NOT NULL,
+    -- Product name; NULL when the source does not say.
+    name VARCHAR,
+    -- Memory in bytes; NULL when the source does not say.
+    memory_bytes BIGINT,
+    -- Streaming multiprocessors (compute units); NULL when the source does not say.
+    sm_count INTEGER,
+    -- Peak memory bandwidth in bytes per second; NULL when the source does not say.
+    memory_bandwidth BIGINT,
+    -- Compute capability, 'major.minor'; NULL when the source does not say.
+    compute_capability VARCHAR
+);
+
+-- Processes named by a source.
+CREATE TABLE process (
+    -- The source that names it.
+    source_id INTEGER NOT NULL,
+    -- Process id; in a profiler trace the number of its track.
+    pid BIGINT NOT NULL,
+    -- Name; NULL when the source does not say.
+    name VARCHAR,
+    -- Label, such as 'CPU' or 'GPU 0'; NULL when the source does not say.
+    label VARCHAR
+);
+
+-- Threads named by a source.
+CREATE TABLE thread (
+    -- The source that names it.
+    source_id INTEGER NOT NULL,
+    -- Process id.
+    pid BIGINT NOT NULL,
+    -- Thread id; NULL when it is not a number.
+    tid BIGINT,
+    -- Name; NULL when the source does not say.
+    name VARCHAR
+);
+
+-- Work done by an accelerator.
+CREATE TABLE gpu_op (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Number of the operation in its source, in the order of the file, counted from 0.
+    id BIGINT NOT NULL,
+    -- 'kernel', 'memcpy', 'memset' or 'accelerator' (other devices, such as MTIA).
+    kind VARCHAR NOT NULL,
+    -- Kernel name, or the profiler's name of the copy.
+    name VARCHAR NOT NULL,
+    -- Device number; NULL when the source does not say.
+    device INTEGER,
+    -- Context number; NULL when the source does not say.
+    context BIGINT,
+    -- Stream number; NULL when the source does not say.
+    stream BIGINT,
+    -- Process that launched it, or the number of its track; NULL when unknown.
+    pid BIGINT,
+    -- Start, ns since the Unix epoch.
+    start_ns BIGINT NOT NULL,
+    -- Duration in ns. A damaged value is kept as it stands, and `flaw` says so.
+    dur_ns BIGINT NOT NULL,
+    -- Number shared with the launching call; NULL when the source does not say. Not unique: a graph launch has many kernels.
+    correlation BIGINT,
+    -- Number shared with the CPU operator; NULL when there is none.
+    external_id BIGINT,
+    -- Bytes moved or set; NULL for kernels or when unknown.
+    bytes BIGINT,
+    -- 'HtoD', 'DtoH', 'DtoD', 'PtoP', 'HtoH' or the profiler's own word; NULL when it is no copy.
+    copy_kind VARCHAR,
+    -- Grid size, 'x,y,z'; NULL when unknown.
+    grid VARCHAR,
+    -- Block size, 'x,y,z'; NULL when unknown.
+    block VARCHAR,
+    -- Registers for each thread; NULL when unknown.
+    registers INTEGER,
+    -- Shared memory in bytes, static and dynamic; NULL when unknown.
+    shared_bytes BIGINT,
+    -- CUDA graph it belongs to; NULL when none or unknown.
+    graph_id BIGINT,
+    -- NULL when sound; else why views leave the row out, for example 'negative_duration'.
+    flaw VARCHAR
+);
+
+-- What the CPU did: operators, runtime calls, annotations, Python frames, NVTX ranges.
+CREATE TABLE cpu_op (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Number of the operation in its source, in the order of the file, counted from 0.
+    id BIGINT NOT NULL,
+    -- 'op', 'runtime', 'driver', 'annotation', 'python', 'nvtx', 'osrt', 'sync', 'overhead' or 'gpu_annotation'.
+    kind VARCHAR NOT NULL,
+    -- Name of the operator, call or range.
+    name VARCHAR NOT NULL,
+    -- NVTX domain; NULL when there is none.
+    domain VARCHAR,
+    -- Process id; NULL when unknown.
+    pid BIGINT,
+    -- Thread id; NULL when unknown.
+    tid BIGINT,
+    -- Start, ns since the Unix epoch.
+    start_ns BIGINT NOT NULL,
+    -- Duration in ns; 0 for marks.
+    dur_ns BIGINT NOT NULL,
+    -- Nesting depth on its thread, 0 at the top; NULL when it was not computed.
+    depth INTEGER,
+    -- `id` of the enclosing operation; NULL at the top or when it was not computed.
+    parent BIGINT,
+    -- Number shared with the GPU operations it launched; NULL when there is none.
+    correlation BIGINT,
+    -- Number that ties operators, calls and GPU operations; NULL when there is none.
+    external_id BIGINT,
+    -- Shapes of the inputs, JSON text; NULL when not recorded.
+    input_dims VARCHAR,
+    -- Types of the inputs, JSON text; NULL when not recorded.
+    input_types VARCHAR
+);
+
+-- Allocations and frees as a profiler saw them.
+CREATE TABLE memory_event (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Time, ns since the Unix epoch.
+    ts_ns BIGINT NOT NULL,
+    -- Device number; -1 is host memory.
+    device INTEGER NOT NULL,
+    -- Bytes allocated (positive) or freed (negative).
+    delta_bytes BIGINT NOT NULL,
+    -- Bytes in use after it; NULL when the source does not say.
+    allocated_bytes BIGINT,
+    -- Bytes held by the allocator after it; NULL when the source does not say.
+    reserved_bytes BIGINT,
+    -- Address; NULL when the source does not say or it does not fit.
+    address BIGINT
+);

@@ -1,0 +1,261 @@
+-- What a metric series, a span attribute or an operator stands for, independent of engine and exporter.
+CREATE TABLE series_role (
+    -- The series.
+    series_id BIGINT NOT NULL,
+    -- Role from roles.toml, for example 'queue_depth'.
+    role VARCHAR NOT NULL,
+    -- How a value is made of the samples: 'gauge', 'rate', 'mean_sum', 'mean_count', 'bucket', 'ratio_num', 'ratio_den', 'info'.
+    part_of VARCHAR NOT NULL,
+    -- Factor that brings the value to the role's unit.
+    scale DOUBLE NOT NULL,
+    -- Service the series speaks of; NULL when its labels do not say.
+    service VARCHAR,
+    -- Replica (pod, instance or device) the series speaks of; NULL when its labels do not say.
+    replica VARCHAR
+);
+
+-- Where the incident is. The first row is the one that is explained.
+CREATE TABLE incident_window (
+    -- Number, counted from 1.
+    id INTEGER NOT NULL,
+    -- 'incident', 'none' (healthy) or 'unknown' (nothing to compare with).
+    status VARCHAR NOT NULL,
+    -- Start, ns since the Unix epoch; NULL unless the status is 'incident'.
+    start_ns BIGINT,
+    -- End, ns since the Unix epoch; NULL unless the status is 'incident'.
+    end_ns BIGINT,
+    -- Half width of the interval around start and end, ns; NULL unless the status is 'incident'.
+    margin_ns BIGINT,
+    -- 'slo', 'hint', 'alert' or 'scan'.
+    detected_by VARCHAR,
+    -- The objective that was broken, in words; NULL when none was given or derived.
+    slo VARCHAR,
+    -- Scan score inside the window.
+    score DOUBLE,
+    -- Score that had to be passed.
+    threshold DOUBLE,
+    -- One line for people.
+    note VARCHAR
+);
+
+-- What moved, by how much, how surely.
+CREATE TABLE evidence (
+    -- 'E1', 'E2', ... stable for the same input and version.
+    id VARCHAR NOT NULL,
+    -- Kind of source: 'metrics', 'trace', 'torch_profiler', 'nsys', 'log', 'alert', 'change' or 'config'.
+    source VARCHAR NOT NULL,
+    -- Role from roles.toml; NULL for a subject without a role.
+    role VARCHAR,
+    -- Service it speaks of; NULL when it speaks of the whole system.
+    service VARCHAR,
+    -- Metric, operator, span or change it speaks of.
+    subject VARCHAR NOT NULL,
+    -- One sentence for people.
+    statement VARCHAR NOT NULL,
+    -- Unit of reference and observed.
+    unit VARCHAR NOT NULL,
+    -- 'up', 'down', 'flat', 'new', 'gone' or 'event'.
+    direction VARCHAR NOT NULL,
+    -- Value in the healthy reference; NULL when there is none.
+    reference DOUBLE,
+    -- Value in the incident window; NULL when there is none.
+    observed DOUBLE,
+    -- Natural logarithm of observed / reference; NULL when a side is zero or missing.
+    effect DOUBLE,
+    -- Lower end of the 95 % interval of the effect; NULL when not computed.
+    effect_low DOUBLE,
+    -- Upper end of the 95 % interval of the effect; NULL when not computed.
+    effect_high DOUBLE,
+    -- Strength from -1 to 1: tanh(robust shift / 4) times |Cliff's delta|, with the sign of the move.
+    strength DOUBLE NOT NULL,
+    -- Observations in the reference.
+    n_reference BIGINT NOT NULL,
+    -- Observations in the window.
+    n_observed BIGINT NOT NULL,
+    -- First time it left its normal range, ns since the Unix epoch; NULL when not known.
+    onset_ns BIGINT,
+    -- Query over base tables and views that gives (reference, observed, n_reference, n_observed).
+    sql VARCHAR NOT NULL,
+    -- Seed of the resampling that gave the interval; NULL when there is none.
+    seed INTEGER
+);
+
+-- Groups of anomalous requests, kernels, windows or alerts.
+CREATE TABLE pattern (
+    -- Number, counted from 1.
+    id INTEGER NOT NULL,
+    -- What was grouped: 'request', 'signal', 'kernel' or 'alert'.
+    kind VARCHAR NOT NULL,
+    -- Name made of the strongest components.
+    name VARCHAR NOT NULL,
+    -- Members.
+    size BIGINT NOT NULL,
+    -- Members that belong to no group, for the whole kind.
+    outliers BIGINT NOT NULL,
+    -- Silhouette of the grouping, -1 to 1; NULL for a single group.
+    silhouette DOUBLE,
+    -- Adjusted Rand index against groupings of resampled members, -1 to 1; NULL when not computed.
+    stability DOUBLE,
+    -- Mean of each feature, a JSON object.
+    centre JSON NOT NULL,
+    -- Ids of the members, a JSON array.
+    members JSON NOT NULL
+);
+
+-- Causes and how well the evidence fits them, best first.
+CREATE TABLE hypothesis (
+    -- Rank, counted from 1.
+    rank INTEGER NOT NULL,
+    -- Id of the cause.
+    cause VARCHAR NOT NULL,
+    -- 'infra', 'config', 'dependency', 'code-regression' or 'traffic-spike'.
+    class VARCHAR NOT NULL,
+    -- Fit of the evidence; comparable within one case only.
+    score DOUBLE NOT NULL,
+    -- Calibrated probability of being the cause, 0 to 1.
+    confidence DOUBLE NOT NULL,
+    -- Share of the added latency that this cause's parts make, 0 to 1; NULL when it could not be attributed.
+    explained_share DOUBLE,
+    -- Ids of supporting evidence, a JSON array.
+    evidence JSON NOT NULL,
+    -- Ids of contradicting evidence, a JSON array.
+    contradicting JSON NOT NULL,
+    -- Competitors: cause, score gap and the evidence that decides, a JSON array.
+    competitors JSON NOT NULL,
+    -- Missing sources and the largest change of score that each could make, a JSON array.
+    missing JSON NOT NULL,
+    -- Id of the matching change; NULL when there is none.
+    change_id VARCHAR
+);
+
+-- Services and metrics that moved most, best first, whatever the cause.
+CREATE TABLE suspect (
+    -- Rank, counted from 1.
+    rank INTEGER NOT NULL,
+    -- Service; NULL when the metric names none.
+    service VARCHAR,
+    -- Metric or span.
+    metric VARCHAR NOT NULL,
+    -- Score; comparable within one case only.
+    score DOUBLE NOT NULL
+);
+
+-- Added latency in parts that add up.
+CREATE TABLE attribution (
+    -- Part of a request, or 'residual'.
+    part VARCHAR NOT NULL,
+    -- Mean time of the part in the reference, ns.
+    reference_ns DOUBLE NOT NULL,
+    -- Mean time of the part in the window, ns.
+    observed_ns DOUBLE NOT NULL,
+    -- Difference, ns.
+    delta_ns DOUBLE NOT NULL,
+    -- Difference as a share of the added latency; NULL when no latency was added.
+    share DOUBLE,
+    -- Evidence id.
+    evidence VARCHAR NOT NULL
+);
+
+-- The judgement. One row for each judge; the last row is the one in force.
+CREATE TABLE verdict (
+    -- 'diagnosed', 'unknown' or 'no_incident'.
+    status VARCHAR NOT NULL,
+    -- Id of the cause; NULL unless diagnosed.
+    cause VARCHAR,
+    -- Class of the cause; NULL unless diagnosed.
+    class VARCHAR,
+    -- Calibrated probability, 0 to 1.
+    confidence DOUBLE NOT NULL,
+    -- Reason in at most fifteen words.
+    reason VARCHAR NOT NULL,
+    -- 'rules' or the model that judged.
+    judge VARCHAR NOT NULL
+);
+
+-- Proposals for people. Nothing here is ever carried out by the tool.
+CREATE TABLE fix (
+    -- Number, counted from 1, best first.
+    id INTEGER NOT NULL,
+    -- 'rollback', 'config', 'scale', 'drain', 'circuit_break', 'code' or 'investigate'.
+    kind VARCHAR NOT NULL,
+    -- 'mitigate', 'repair' or 'prevent'.
+    phase VARCHAR NOT NULL,
+    -- What it acts on; for a rollback the subject of the change, verbatim.
+    target VARCHAR NOT NULL,
+    -- Id of the change it undoes; NULL when it undoes none.
+    change_id VARCHAR,
+    -- What to do, one sentence.
+    action VARCHAR NOT NULL,
+    -- File below DIR/fixes that does it; NULL when there is none.
+    file VARCHAR,
+    -- File below DIR/fixes that undoes it; NULL when there is none.
+    undo VARCHAR,
+    -- What it may cost.
+    risk VARCHAR NOT NULL,
+    -- Whether it can be taken back.
+    reversible BOOLEAN NOT NULL,
+    -- Time until it works, in words.
+    time_to_effect VARCHAR NOT NULL,
+    -- Why it was allowed or held back.
+    gate VARCHAR NOT NULL,
+    -- Content of `file`; NULL when there is none.
+    content VARCHAR,
+    -- Content of `undo`; NULL when there is none.
+    undo_content VARCHAR
+);
+
+-- The experiment on the verdict. At most one row.
+CREATE TABLE trial (
+    -- 'validated', 'mechanism_only', 'partial_fix', 'ambiguous', 'refuted', 'not_reproducible_on_device', 'inconclusive' or 'not_run'.
+    status VARCHAR NOT NULL,
+    -- Cause put to the test.
+    cause VARCHAR,
+    -- Device it ran on, for example 'cpu'; NULL when nothing ran.
+    device VARCHAR,
+    -- Fault as it was set, for example 'kv_blocks 120 -> 48'; NULL when nothing ran.
+    fault VARCHAR,
+    -- Fix as it was set; NULL when none was tried.
+    fix VARCHAR,
+    -- Paired runs.
+    pairs INTEGER NOT NULL,
+    -- Wall time spent, ns.
+    spent_ns BIGINT NOT NULL,
+    -- Why the status is what it is.
+    reason VARCHAR NOT NULL,
+    -- Settings, seeds and fidelity, a JSON object.
+    details JSON NOT NULL
+);
+
+-- Every run of the experiment: one row for each run and figure.
+CREATE TABLE trial_arm (
+    -- 'healthy', 'control' (healthy again, for the A/A floor), 'fault', 'fix', 'placebo' or 'candidate:ID'.
+    arm VARCHAR NOT NULL,
+    -- Pair the run belongs to, counted from 0.
+    pair INTEGER NOT NULL,
+    -- 'torch' or 'twin'.
+    engine VARCHAR NOT NULL,
+    -- Figure, for example 'ttft_p50_ms' or 'preemptions'.
+    figure VARCHAR NOT NULL,
+    -- Value.
+    value DOUBLE NOT NULL
+);
+
+-- What is missing in the recordings, what it would have decided, how to record it next time.
+CREATE TABLE gap (
+    -- Stable short name.
+    code VARCHAR NOT NULL,
+    -- One sentence for people.
+    statement VARCHAR NOT NULL,
+    -- What it would have decided; NULL when nothing in this case.
+    would_decide VARCHAR,
+    -- Command or setting that records it; NULL when there is none.
+    record VARCHAR
+);
+
+-- Facts about the making of this case.
+CREATE TABLE provenance (
+    -- Name, for example 'rca_version'.
+    key VARCHAR NOT NULL,
+    -- Value as text.
+    value VARCHAR NOT NULL
+);
