@@ -1,0 +1,130 @@
+"""The files of a bundle: found in folders, archives and lists, sorted into incident and baseline."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rca.archive import DEFAULT_MAX_UNPACKED, is_archive, unpack
+from rca.errors import BundleError
+
+PARTS = ("incident", "baseline")
+_NEVER_READ = {"truth.toml", "bundle.toml"}
+_OWN_OUTPUT = {"verdict.json", "postmortem.md", "report.html"}
+
+
+@dataclass(frozen=True)
+class BundleFile:
+    """One file to read: where it lies, what it is called for people, and its side."""
+
+    path: Path
+    name: str
+    part: str
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What was found.
+
+    Attributes:
+        files: Files to read, in a stable order.
+        settings: Content of bundle.toml, empty without one.
+        refused: Files that are not read at all, with the reason.
+    """
+
+    files: list[BundleFile]
+    settings: dict[str, Any] = field(default_factory=dict)
+    refused: list[tuple[str, str]] = field(default_factory=list)
+
+
+def find(
+    paths: Sequence[Path],
+    baseline: Path | None,
+    workspace: Path,
+    max_unpacked: int = DEFAULT_MAX_UNPACKED,
+) -> Bundle:
+    """The files of the bundle. Archives are unpacked below `workspace`, which the caller removes.
+
+    A folder may hold `incident/` and `baseline/`; what lies in neither belongs to the incident.
+    A file given by itself belongs to the baseline when its folder has that name.
+
+    Raises:
+        BundleError: A path is missing, or nothing is there to read.
+    """
+    files: list[BundleFile] = []
+    refused: list[tuple[str, str]] = []
+    settings: dict[str, Any] = {}
+    wanted = [(p, None) for p in paths] + ([(baseline, "baseline")] if baseline else [])
+    for path, part in wanted:
+        if not path.exists():
+            raise BundleError("no such file or folder", path=str(path), hint="check the path")
+        for file in _walk(path, part):
+            if file.path.name == "bundle.toml":
+                settings = settings or _read_settings(file.path)
+            elif is_archive(file.path):
+                files += _unpacked(file, workspace / str(len(files)), max_unpacked, refused)
+            else:
+                files.append(file)
+    if not files and not refused:
+        names = ", ".join(str(p) for p in paths)
+        raise BundleError("nothing to read in it", path=names, hint="see docs/formats.md for what is read")
+    return Bundle(_without_repeats(files), settings, refused)
+
+
+def _walk(path: Path, part: str | None) -> Iterator[BundleFile]:
+    if path.is_file():
+        side = part or ("baseline" if path.resolve().parent.name == "baseline" else "incident")
+        yield BundleFile(path, str(path), side)
+        return
+    for found in sorted(path.rglob("*")):
+        inner = found.relative_to(path).parts
+        if _is_wanted(found, inner):
+            side = part or next((p for p in inner[:-1] if p in PARTS), None) or _side_of(path)
+            yield BundleFile(found, str(found), side)
+
+
+def _side_of(folder: Path) -> str:
+    return "baseline" if folder.resolve().name == "baseline" else "incident"
+
+
+def _is_wanted(path: Path, inner: tuple[str, ...]) -> bool:
+    hidden = any(p.startswith((".", "__MACOSX")) for p in inner)
+    outside = path.is_symlink() and not path.resolve().is_file()
+    own = path.name in _OWN_OUTPUT or path.suffix in {".duckdb", ".wal"}
+    return (
+        path.is_file()
+        and not hidden
+        and not outside
+        and not own
+        and (path.name not in _NEVER_READ or path.name == "bundle.toml")
+    )
+
+
+def _unpacked(
+    file: BundleFile, target: Path, max_unpacked: int, refused: list[tuple[str, str]]
+) -> list[BundleFile]:
+    members = []
+    for name, path in unpack(file.path, target, max_unpacked, refused):
+        inner = Path(name).parts
+        side = next((p for p in inner[:-1] if p in PARTS), file.part)
+        if _is_wanted(path, inner) and path.name not in _NEVER_READ:
+            members.append(BundleFile(path, f"{file.name}!{name}", side))
+    return members
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BundleError(f"is not valid TOML: {error}", path=str(path)) from error
+
+
+def _without_repeats(files: list[BundleFile]) -> list[BundleFile]:
+    seen: dict[tuple[Path, str], BundleFile] = {}
+    for file in files:
+        seen.setdefault((file.path.resolve(), file.part), file)
+    explicit = {p for p, part in seen if part == "baseline"}
+    return [f for (p, part), f in seen.items() if part == "baseline" or p not in explicit]

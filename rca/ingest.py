@@ -1,0 +1,170 @@
+"""Reads the files of a bundle into a case: one transaction a file, whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rca.bundle import Bundle, BundleFile
+from rca.case import Case
+from rca.errors import BundleError, ParseError, RcaError
+from rca.parsers import recognise
+from rca.parsers.format import Format, Rows
+from rca.parsers.stream import read_head
+
+Progress = Callable[[str, int, int], None]
+"""Called with the file's name, bytes done and bytes in all."""
+
+
+@dataclass
+class _Note:
+    level: str
+    message: str
+    count: int
+    example: str | None
+
+
+@dataclass
+class CaseSink:
+    """The Sink of one source: adds its number, keeps its notes, counts its rows."""
+
+    case: Case
+    source_id: int
+    n_rows: int = 0
+    n_elements: int = 0
+    lost: bool = False
+    notes: dict[str, _Note] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    _series_offset: int | None = None
+
+    def insert(self, table: str, rows: Rows) -> None:
+        """See Sink."""
+        constants: dict[str, Any] = {}
+        if table in ("series", "sample", "histogram_sample"):
+            constants["series_offset"] = self._first_series()
+        if table not in ("sample", "histogram_sample"):
+            constants["source_id"] = self.source_id
+        self.n_rows += self.case.insert(table, rows, **constants)
+
+    def _first_series(self) -> int:
+        if self._series_offset is None:
+            self._series_offset = int(self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series"))
+        return self._series_offset
+
+    def note(
+        self,
+        level: str,
+        code: str,
+        message: str,
+        *,
+        count: int = 1,
+        example: str | None = None,
+        lost: bool = False,
+    ) -> None:
+        """See Sink."""
+        self.lost |= lost
+        if code in self.notes:
+            self.notes[code].count += count
+        else:
+            self.notes[code] = _Note(level, message, count, example)
+
+    def describe(self, **facts: Any) -> None:
+        """See Sink."""
+        self.facts.update({k: v for k, v in facts.items() if v is not None})
+
+    def count_elements(self, n: int) -> None:
+        """See Sink."""
+        self.n_elements += n
+
+    @property
+    def status(self) -> str:
+        """'salvaged', 'empty' or 'ok'."""
+        if self.lost:
+            return "salvaged"
+        return "ok" if self.n_rows else "empty"
+
+
+def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list[str]:
+    """Read every file; returns one line for each that could not be read.
+
+    A file whose bytes are in the case already, on the same side, is passed over.
+
+    Raises:
+        BundleError: Not one file could be read, and the case was empty before.
+    """
+    total = sum(f.path.stat().st_size for f in bundle.files)
+    done = 0
+    failures = [f"{path}: {reason}" for path, reason in bundle.refused]
+    for path, reason in bundle.refused:
+        _note_unreadable(case, path, "refused", reason)
+    for file in bundle.files:
+        if progress:
+            progress(file.name, done, total)
+        try:
+            _ingest_file(case, file)
+        except RcaError as error:
+            line = str(error).replace(str(file.path), file.name)
+            failures.append(line)
+            _note_unreadable(case, file.name, "unreadable", line)
+        done += file.path.stat().st_size
+    if progress:
+        progress("", total, total)
+    if not case.scalar("SELECT count(*) FROM source"):
+        if len(failures) == 1:
+            raise BundleError(failures[0])
+        raise BundleError(
+            f"none of {len(failures)} files could be read; the first: {failures[0] if failures else 'none'}"
+        )
+    return failures
+
+
+def _ingest_file(case: Case, file: BundleFile) -> None:
+    digest = _sha256(file.path)
+    known = "SELECT count(*) FROM source WHERE sha256 = ? AND part = ? AND status <> 'failed'"
+    if case.scalar(known, (digest, file.part)):
+        return
+    try:
+        known_format = recognise(read_head(file.path))
+    except OSError as error:
+        raise ParseError(f"cannot be read: {error.strerror or error}", path=file.name) from error
+    with case.transaction():
+        source_id = int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
+        sink = CaseSink(case, source_id)
+        known_format.read(file.path, sink)
+        _write_source(case, sink, file, known_format, digest)
+
+
+def _write_source(
+    case: Case, sink: CaseSink, file: BundleFile, known: Format, digest: str
+) -> None:
+    first, last = case.time_range(sink.source_id)
+    worst = next((n for n in sink.notes.values() if n.level != "info"), None)
+    row = {
+        "id": sink.source_id, "part": file.part, "kind": known.kind, "format": known.name,
+        "path": file.name, "bytes": file.path.stat().st_size, "sha256": digest,
+        "first_ns": first, "last_ns": last, "n_elements": sink.n_elements, "n_rows": sink.n_rows,
+        "status": sink.status, "note": worst.message if worst else None, **sink.facts,
+    }  # fmt: skip
+    case.insert("source", pl.DataFrame([row]))
+    notes = [
+        {"level": n.level, "code": code, "message": n.message, "count": n.count, "example": n.example}
+        for code, n in sink.notes.items()
+    ]
+    if notes:
+        schema = {"level": pl.String, "code": pl.String, "message": pl.String, "count": pl.Int64, "example": pl.String}
+        case.insert("ingest_note", pl.DataFrame(notes, schema=schema), source_id=sink.source_id)
+
+
+def _note_unreadable(case: Case, path: str, code: str, message: str) -> None:
+    row = {"level": "error", "code": code, "message": message, "count": 1, "example": path}
+    case.insert("ingest_note", pl.DataFrame([row]))
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
