@@ -14,8 +14,8 @@ CREATE TABLE span (
     name VARCHAR NOT NULL,
     -- 'internal', 'server', 'client', 'producer' or 'consumer'; NULL when the source does not say.
     kind VARCHAR,
-    -- Start, ns since the Unix epoch.
-    start_ns BIGINT NOT NULL,
+    -- Start, ns since the Unix epoch; NULL when the source does not say (a damaged span).
+    start_ns BIGINT,
     -- Duration in ns; NULL when the source does not say.
     dur_ns BIGINT,
     -- 'ok', 'error' or 'unset'.

@@ -1,19 +1,3 @@
--- What a metric series, a span attribute or an operator stands for, independent of engine and exporter.
-CREATE TABLE series_role (
-    -- The series.
-    series_id BIGINT NOT NULL,
-    -- Role from roles.toml, for example 'queue_depth'.
-    role VARCHAR NOT NULL,
-    -- How a value is made of the samples: 'gauge', 'rate', 'mean_sum', 'mean_count', 'bucket', 'ratio_num', 'ratio_den', 'info'.
-    part_of VARCHAR NOT NULL,
-    -- Factor that brings the value to the role's unit.
-    scale DOUBLE NOT NULL,
-    -- Service the series speaks of; NULL when its labels do not say.
-    service VARCHAR,
-    -- Replica (pod, instance or device) the series speaks of; NULL when its labels do not say.
-    replica VARCHAR
-);
-
 -- Where the incident is. The first row is the one that is explained.
 CREATE TABLE incident_window (
     -- Number, counted from 1.

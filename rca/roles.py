@@ -1,0 +1,124 @@
+"""Any engine's metrics → roles, as roles.toml knows them."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import polars as pl
+
+from rca.case import Case
+
+_NAMES_SERVICE = ("service", "service_name", "service.name")
+_NAMES_POD = ("pod", "pod_name", "exported_pod", "k8s.pod.name")
+_NAMES_WORKLOAD = ("deployment", "statefulset", "daemonset", "app", "container_name", "container")
+_POD_SUFFIX = re.compile(r"(-[a-z0-9]{8,10})?-[a-z0-9]{5}$|-\d+$")
+
+
+@dataclass(frozen=True)
+class Role:
+    """One role of roles.toml."""
+
+    id: str
+    meaning: str
+    unit: str
+    layer: str
+    combine: str
+
+
+@dataclass(frozen=True)
+class _Rule:
+    role: Role
+    how: str
+    scale: float
+    where: dict[str, re.Pattern[str]] = field(default_factory=dict)
+    service_label: str | None = None
+
+    def fits(self, labels: dict[str, str]) -> bool:
+        return all(p.fullmatch(labels.get(k, "")) for k, p in self.where.items())
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(files("rca").joinpath("roles.toml").read_text(encoding="utf-8"))
+
+
+@cache
+def roles() -> dict[str, Role]:
+    """All roles by id."""
+    return {
+        name: Role(name, row["meaning"], row["unit"], row["layer"], row["combine"])
+        for name, row in _table().items()
+    }
+
+
+@cache
+def _rules() -> dict[str, list[_Rule]]:
+    """Rules by the normalised name of the series they read."""
+    found: dict[str, list[_Rule]] = {}
+    for name, row in _table().items():
+        for source in row["sources"]:
+            for ending, how in _ENDINGS[source["how"]]:
+                where = {k: re.compile(v) for k, v in source.get("where", {}).items()}
+                scale = float(source.get("mask", source.get("scale", 1.0)))
+                rule = _Rule(
+                    roles()[name], how, 1.0 if how == "den" else scale, where, source.get("service")
+                )
+                found.setdefault(source["metric"] + ending, []).append(rule)
+    return found
+
+
+_ENDINGS = {
+    "gauge": [("", "gauge")],
+    "rate": [("", "rate")],
+    "histogram": [("_sum", "num"), ("_count", "den")],
+    "count": [("_count", "rate")],
+    "num": [("", "num")],
+    "den": [("", "den")],
+    "gnum": [("", "gnum")],
+    "gden": [("", "gden")],
+    "bits": [("", "bits")],
+}
+
+
+def normalise(name: str) -> str:
+    """A metric's name as roles.toml writes it: without 'ray_', ':' and '_total'."""
+    name = name.removeprefix("ray_").replace(":", "_")
+    return name.removesuffix("_total") if not name.startswith("vllm_iteration_tokens_total") else name
+
+
+def service_of(labels: dict[str, str]) -> str:
+    """The service that a series speaks of, '' when its labels do not say."""
+    if found := next((labels[k] for k in _NAMES_SERVICE if labels.get(k)), None):
+        return found
+    if pod := next((labels[k] for k in _NAMES_POD if labels.get(k)), None):
+        return _POD_SUFFIX.sub("", pod)
+    keys = (*_NAMES_WORKLOAD, "job", "envoy_cluster_name", "instance")
+    return next((labels[k] for k in keys if labels.get(k)), "")
+
+
+def replica_of(labels: dict[str, str]) -> str:
+    """Pod, instance or device that a series speaks of, '' when its labels do not say."""
+    return next((labels[k] for k in (*_NAMES_POD, "instance", "Hostname", "node") if labels.get(k)), "")
+
+
+def assign(case: Case) -> int:
+    """Write series_role for every series of the case; returns the number of rows."""
+    case.clear(["series_role"])
+    rows: list[dict[str, Any]] = []
+    for series_id, name, labels in case.rows("SELECT id, name, labels FROM series ORDER BY id"):
+        for rule in _rules().get(normalise(name), ()):
+            if rule.fits(labels):
+                service = labels.get(rule.service_label or "") or service_of(labels)
+                rows.append(
+                    {
+                        "series_id": series_id, "role": rule.role.id, "how": rule.how,
+                        "scale": rule.scale, "combine": rule.role.combine,
+                        "service": service, "replica": replica_of(labels),
+                    }  # fmt: skip
+                )
+    return case.insert("series_role", pl.DataFrame(rows)) if rows else 0
