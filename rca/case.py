@@ -117,6 +117,24 @@ class Case:
         rows = self.rows(query, parameters)
         return rows[0][0] if rows else None
 
+    def has(self, name: str) -> bool:
+        """Whether the case has a table or view of this name."""
+        return bool(
+            self.scalar("SELECT count(*) FROM information_schema.tables WHERE table_name = ?", [name])
+        )
+
+    def stream(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
+        """The rows of a query one by one, never all of them in memory."""
+        cursor = self._con.cursor()
+        try:
+            cursor.execute(query, list(parameters))
+            while rows := cursor.fetchmany(10_000):
+                yield from rows
+        except duckdb.Error as error:
+            raise QueryError(str(error).strip().splitlines()[0]) from error
+        finally:
+            cursor.close()
+
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement that returns nothing."""
         self.rows(statement, parameters)
