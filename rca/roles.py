@@ -68,7 +68,7 @@ def _rules() -> dict[str, list[_Rule]]:
                 rule = _Rule(
                     roles()[name], how, 1.0 if how == "den" else scale, where, source.get("service")
                 )
-                found.setdefault(source["metric"] + ending, []).append(rule)
+                found.setdefault(normalise(source["metric"] + ending), []).append(rule)
     return found
 
 

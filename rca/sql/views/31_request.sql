@@ -1,0 +1,125 @@
+-- Spans of an inference engine with the latencies it measured itself.
+CREATE VIEW engine_span AS
+SELECT
+    -- The source it comes from.
+    s.source_id,
+    -- Trace id.
+    s.trace_id,
+    -- Span id.
+    s.span_id,
+    -- Service that recorded it; NULL when unknown.
+    s.service,
+    -- Start, ns since the Unix epoch, as recorded.
+    s.start_ns,
+    -- Duration in ns.
+    s.dur_ns,
+    -- Time in the queue, ns; NULL when not recorded.
+    CAST(round(1e9 * CAST(coalesce(
+        s.attributes ->> '$."gen_ai.latency.time_in_queue"',
+        s.attributes ->> '$."vllm.latency.queue"') AS DOUBLE)) AS BIGINT) AS queue_ns,
+    -- Time to the first token, ns; NULL when not recorded.
+    CAST(round(1e9 * CAST(coalesce(
+        s.attributes ->> '$."gen_ai.latency.time_to_first_token"',
+        s.attributes ->> '$."gen_ai.server.time_to_first_token"',
+        s.attributes ->> '$."vllm.latency.ttft"') AS DOUBLE)) AS BIGINT) AS ttft_ns,
+    -- Time in prefill, ns; NULL when not recorded.
+    CAST(round(1e9 * CAST(coalesce(
+        s.attributes ->> '$."gen_ai.latency.time_in_model_prefill"',
+        s.attributes ->> '$."vllm.latency.prefill"') AS DOUBLE)) AS BIGINT) AS prefill_ns,
+    -- Time in decode, ns; NULL when not recorded.
+    CAST(round(1e9 * CAST(coalesce(
+        s.attributes ->> '$."gen_ai.latency.time_in_model_decode"',
+        s.attributes ->> '$."vllm.latency.decode"') AS DOUBLE)) AS BIGINT) AS decode_ns,
+    -- End to end in the engine, ns; NULL when not recorded.
+    CAST(round(1e9 * CAST(s.attributes ->> '$."gen_ai.latency.e2e"' AS DOUBLE)) AS BIGINT) AS e2e_ns,
+    -- Prompt tokens; NULL when not recorded.
+    CAST(coalesce(
+        s.attributes ->> '$."gen_ai.usage.prompt_tokens"',
+        s.attributes ->> '$."gen_ai.usage.input_tokens"') AS BIGINT) AS input_tokens,
+    -- Tokens generated; NULL when not recorded.
+    CAST(coalesce(
+        s.attributes ->> '$."gen_ai.usage.completion_tokens"',
+        s.attributes ->> '$."gen_ai.usage.output_tokens"') AS BIGINT) AS output_tokens,
+    -- Request id; NULL when not recorded.
+    s.attributes ->> '$."gen_ai.request.id"' AS request_id,
+    -- Pod or instance; NULL when not recorded.
+    coalesce(
+        s.attributes ->> '$."resource.k8s.pod.name"',
+        s.attributes ->> '$."resource.service.instance.id"',
+        s.attributes ->> '$."resource.host.name"') AS replica
+FROM span AS s
+WHERE s.dur_ns IS NOT NULL
+    AND (s.name IN ('llm_request', 'vllm.request')
+        OR json_exists(s.attributes, '$."gen_ai.latency.e2e"')
+        OR json_exists(s.attributes, '$."gen_ai.latency.time_to_first_token"'));
+
+-- One row a request: the root of its trace, with what the engine measured of it.
+CREATE VIEW request AS
+WITH root AS (
+    SELECT s.*
+    FROM span AS s
+    LEFT JOIN span AS p
+        ON p.source_id = s.source_id AND p.trace_id = s.trace_id AND p.span_id = s.parent_id
+    WHERE p.span_id IS NULL AND s.dur_ns IS NOT NULL
+    -- A trace that lies in several pieces has several roots: the first one stands for the request.
+    QUALIFY row_number() OVER (
+        PARTITION BY s.source_id, s.trace_id ORDER BY s.start_ns, s.dur_ns DESC, s.span_id) = 1
+),
+-- The engine span that took longest stands for the request's engine work.
+engine AS (
+    SELECT * FROM engine_span
+    QUALIFY row_number() OVER (
+        PARTITION BY source_id, trace_id ORDER BY dur_ns DESC, span_id) = 1
+)
+SELECT
+    -- The source it comes from.
+    r.source_id,
+    -- 'incident' or 'baseline'.
+    src.part,
+    -- The engine's id of the request, else the trace id.
+    coalesce(e.request_id, r.trace_id) AS request_id,
+    -- Trace id.
+    r.trace_id,
+    -- Arrival, ns since the Unix epoch, the source's clock corrected.
+    r.start_ns + src.shift_ns AS start_ns,
+    -- End, ns since the Unix epoch, the source's clock corrected.
+    r.start_ns + r.dur_ns + src.shift_ns AS end_ns,
+    -- Time in the engine's queue, ns; NULL when not recorded.
+    e.queue_ns,
+    -- Time to the first token as the engine measured it, ns; NULL when not recorded.
+    e.ttft_ns,
+    -- Mean time between tokens, ns; NULL when not recorded or there is one token only.
+    CAST(round(e.decode_ns / nullif(greatest(e.output_tokens - 1, 0), 0)) AS BIGINT) AS itl_ns,
+    -- Time in prefill, ns; NULL when not recorded.
+    e.prefill_ns,
+    -- Time in decode, ns; NULL when not recorded.
+    e.decode_ns,
+    -- End to end as the root span has it, ns.
+    r.dur_ns AS e2e_ns,
+    -- Duration of the engine's span, ns; NULL when the trace has none.
+    e.dur_ns AS engine_ns,
+    -- Prompt tokens; NULL when not recorded.
+    e.input_tokens,
+    -- Tokens generated; NULL when not recorded.
+    e.output_tokens,
+    -- 'ok', 'error' or 'unset', of the root span.
+    r.status,
+    -- Model; NULL when not recorded.
+    coalesce(
+        r.attributes ->> '$."gen_ai.request.model"',
+        r.attributes ->> '$."model.name"',
+        r.attributes ->> '$."gen_ai.response.model"') AS model,
+    -- Tenant; NULL when not recorded.
+    coalesce(
+        r.attributes ->> '$."tenant.id"',
+        r.attributes ->> '$."tenant"',
+        r.attributes ->> '$."enduser.id"') AS tenant,
+    -- Pod or instance of the engine; NULL when not recorded.
+    e.replica,
+    -- Service of the root span, '' when unknown.
+    coalesce(r.service, '') AS service
+FROM root AS r
+JOIN source AS src ON src.id = r.source_id
+LEFT JOIN engine AS e ON e.source_id = r.source_id AND e.trace_id = r.trace_id
+-- Start-up work of a process is traced too, and is no request.
+WHERE e.span_id IS NOT NULL OR r.kind IS DISTINCT FROM 'internal';
