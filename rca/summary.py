@@ -1,0 +1,221 @@
+"""The answer in the terminal: the verdict first, every figure with its evidence id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from rca import wording
+from rca.answer import Answer, Evidence, read
+from rca.case import Case
+from rca.plain import duration, number, percent, printable, size
+
+Row = tuple[str, str, str]  # label, text, style of the label
+
+_INDENT, _LABEL = 2, 11
+_FILES = (
+    ("postmortem", "postmortem.md"),
+    ("report", "report.html"),
+    ("verdict", "verdict.json"),
+    ("rules", "fixes/alerts.rules.yml"),
+)
+
+
+def render(case: Case, console: Console) -> None:
+    """Print the answer of a case; wrapped on a terminal, one line an item in a pipe."""
+    answer = read(case)
+    for title, text, style in _rows(case, answer):
+        _print(console, title, text, style)
+
+
+def _rows(case: Case, answer: Answer) -> Iterator[Row]:
+    yield from _recorded(case)
+    yield "window", wording.window(answer.window), ""
+    yield "", "", ""
+    tell = {"diagnosed": _diagnosed, "no_incident": _healthy}.get(
+        answer.verdict.status, _unknown
+    )
+    yield from tell(case, answer)
+    yield from _missing(answer)
+    if answer.trial.status != "not_run" or answer.verdict.status == "diagnosed":
+        yield "TRIAL", _trial(answer), "bold"
+    yield from _fixes(answer)
+    files = _files(case)
+    if files:
+        yield "", "", ""
+        yield "", " · ".join(files), ""
+
+
+def _recorded(case: Case) -> Iterator[Row]:
+    count, total = case.rows("SELECT count(*), coalesce(sum(bytes), 0) FROM source")[0]
+    text = f"{count} file{'' if count == 1 else 's'}  {size(total)}"
+    by_status = dict(case.rows("SELECT status, count(*) FROM source GROUP BY status"))
+    text += "".join(
+        f"  {by_status[s]} {s}" for s in ("salvaged", "empty", "failed") if by_status.get(s)
+    )
+    yield "ingest", text, ""
+    damaged = case.rows(
+        "SELECT path, note FROM source WHERE status IN ('salvaged', 'failed') ORDER BY id LIMIT 3"
+    )
+    for path, note in damaged:
+        yield "", f"{printable(path, 80)}: {printable(note or 'damaged', 160)}", ""
+    shifts = case.rows(
+        "SELECT kind, shift_ns, count(*) FROM source WHERE shift_ns <> 0 GROUP BY ALL ORDER BY kind, shift_ns"
+    )
+    if shifts:
+        told = [f"{kind} {'+' if ns > 0 else ''}{duration(ns)}" for kind, ns, _ in shifts[:4]]
+        yield "clock", "corrected: " + ", ".join(told), ""
+
+
+def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
+    said = answer.verdict
+    head = f"{printable(said.cause, 60)}   {said.class_}   confidence {said.confidence:.2f}"
+    yield "CAUSE", head, "bold red"
+    yield "", printable(said.reason, 240), ""
+    lead = answer.leading
+    support = answer.cited(lead.evidence) if lead else []
+    felt = [e for e in support if e.is_symptom] or [
+        e for e in answer.strongest(9) if e.is_symptom
+    ]
+    for item in felt[:2]:
+        yield "", _cite(item), ""
+    why = [e for e in support if e not in felt[:2]][:5]
+    for position, item in enumerate(why):
+        yield "WHY" if position == 0 else "", _cite(item), "bold"
+    share = wording.explained(answer)
+    if share:
+        sources = ", ".join(
+            dict.fromkeys(printable(p.evidence, 12) for p in answer.attribution)
+        )
+        yield "" if why else "WHY", f"{share}   {sources}", "bold"
+    yield from _ruled_out(answer)
+
+
+def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
+    confidence = f"   best guess {answer.verdict.confidence:.2f}" if answer.hypotheses else ""
+    yield "UNKNOWN", f"not diagnosed{confidence}", "bold yellow"
+    yield "", printable(answer.verdict.reason, 240), ""
+    yield from _gpu(case)
+    yield from _moved(answer)
+    for position, other in enumerate(answer.hypotheses[:3]):
+        contrary = "; ".join(_cite(e) for e in wording.against(answer, other)[:2])
+        text = f"{printable(other.cause, 60)} {other.confidence:.2f}"
+        yield (
+            "NEAREST" if position == 0 else "",
+            text + (f"   against it: {contrary}" if contrary else ""),
+            "bold",
+        )
+
+
+def _healthy(case: Case, answer: Answer) -> Iterator[Row]:
+    yield "HEALTHY", f"no incident   confidence {answer.verdict.confidence:.2f}", "bold green"
+    yield "", printable(answer.verdict.reason, 240), ""
+    yield from _moved(answer)
+
+
+def _moved(answer: Answer) -> Iterator[Row]:
+    strongest = answer.strongest(5)
+    for position, item in enumerate(strongest):
+        yield "MOVED" if position == 0 else "", _cite(item), "bold"
+    if not strongest and answer.suspects:
+        told = [f"{printable(s.metric, 60)} {number(s.score)}" for s in answer.suspects[:5]]
+        yield "MOVED", ", ".join(told), "bold"
+
+
+def _ruled_out(answer: Answer) -> Iterator[Row]:
+    lead = answer.leading
+    told = []
+    for other in answer.hypotheses:
+        contrary = wording.against(answer, other)
+        if other is not lead and contrary:
+            told.append(f"{printable(other.cause, 60)} ({_cite(contrary[0])})")
+    if told:
+        yield "NOT", " · ".join(told[:4]), "bold"
+
+
+def _missing(answer: Answer) -> Iterator[Row]:
+    effect = wording.missing(answer.leading)
+    for position, gap in enumerate(answer.gaps[:4]):
+        text = printable(gap.statement, 240)
+        if gap.would_decide:
+            text += f" It would decide: {printable(gap.would_decide, 160)}."
+        if gap.record:
+            text += f" Record it with: {printable(gap.record, 200)}"
+        yield "MISSING" if position == 0 else "", text, "bold"
+    if effect:
+        yield "" if answer.gaps else "MISSING", effect, "bold"
+
+
+def _trial(answer: Answer) -> str:
+    trial = answer.trial
+    device = (
+        f" ({printable(trial.device, 30)} model, {trial.pairs} pairs)" if trial.device else ""
+    )
+    status = wording.TRIALS.get(trial.status, printable(trial.status, 40))
+    return f"{status}{device}: {printable(trial.reason, 300)}"
+
+
+def _fixes(answer: Answer) -> Iterator[Row]:
+    for position, fix in enumerate(answer.fixes[:4]):
+        files = [f"fixes/{printable(f, 80)}" for f in (fix.file,) if f]
+        files += [f"undo fixes/{printable(f, 80)}" for f in (fix.undo,) if f]
+        text = " · ".join([wording.proposal(fix), *files])
+        yield "DO" if position == 0 else "", text if position == 0 else f"or {text}", "bold"
+
+
+def _gpu(case: Case) -> Iterator[Row]:
+    """What the GPUs did: useful when there is nothing to compare with."""
+    if not case.has("gpu_breakdown"):
+        return
+    rows = case.rows(
+        "SELECT device, span_ns, busy_ns, compute_ns, comm_ns, mem_ns, overlap_ns, n_kernel "
+        "FROM gpu_breakdown WHERE device IS NOT NULL AND span_ns > 0 ORDER BY source_id, device LIMIT 4"
+    )
+    for position, (device, span, busy, compute, comm, mem, overlap, kernels) in enumerate(rows):
+        shares = f"compute {percent(compute / span)}, communication {percent(comm / span)}"
+        shares += f" (overlapping {percent(overlap / span)}), copies {percent(mem / span)}"
+        text = f"device {device}: busy {percent(busy / span)} of {duration(span)}: {shares}; {kernels:,} kernels"
+        yield "GPU" if position == 0 else "", text, "bold"
+    yield from _kernels(case) if rows else ()
+
+
+def _kernels(case: Case) -> Iterator[Row]:
+    if not case.has("kernel_summary"):
+        return
+    rows = case.rows(
+        "SELECT name, sum(count), sum(total_ns) FROM kernel_summary GROUP BY name ORDER BY 3 DESC, 1 LIMIT 3"
+    )
+    for position, (name, count, total) in enumerate(rows):
+        text = f"{printable(name, 70)}  {int(count):,} times, {duration(float(total))} together"
+        yield "KERNELS" if position == 0 else "", text, "bold"
+
+
+def _files(case: Case) -> list[str]:
+    if case.path is None:
+        return []
+    folder = case.path.parent
+    found = [(name, folder / file) for name, file in _FILES if (folder / file).is_file()]
+    return [
+        f"{name} {printable(path, 200)}" for name, path in [*found, ("case", Path(case.path))]
+    ]
+
+
+def _cite(item: Evidence) -> str:
+    return f"{wording.movement(item)}   {printable(item.id, 12)}"
+
+
+def _print(console: Console, title: str, text: str, style: str) -> None:
+    body, margin = Text(text), " " * (_INDENT + _LABEL)
+    if console.is_terminal:
+        width = max(console.width - len(margin), 20)
+        lines = list(body.wrap(console, width)) or [Text("")]
+    else:
+        lines = [body]
+    for number_of, line in enumerate(lines):
+        head = " " * _INDENT + title.ljust(_LABEL) if number_of == 0 else margin
+        full = Text.assemble((head, style), line)
+        full.rstrip()
+        console.print(full, soft_wrap=True, highlight=False)

@@ -1,0 +1,127 @@
+"""Sentences about an answer, the same in the terminal, in Markdown and in HTML.
+
+Everything returned is `printable`; escaping for the medium is the medium's business.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rca.answer import Answer, Evidence, Fix, Hypothesis, Window
+from rca.plain import duration, factor, moment, number, percent, printable, quantity
+
+HEADLINES = {
+    "diagnosed": "cause found",
+    "unknown": "cause unknown",
+    "no_incident": "no incident",
+}
+TRIALS = {
+    "validated": "validated",
+    "mechanism_only": "mechanism shown, effect not measured",
+    "partial_fix": "cause reproduced, the fix helps only in part",
+    "ambiguous": "ambiguous: another cause fits the experiment as well",
+    "refuted": "refuted",
+    "not_reproducible_on_device": "cannot be reproduced on this device",
+    "inconclusive": "inconclusive",
+    "not_run": "not run",
+}
+
+
+def label(evidence: Evidence) -> str:
+    """What the evidence speaks of, short."""
+    name = (evidence.role or "").replace("_", " ") or evidence.subject
+    return printable(f"{evidence.service} {name}" if evidence.service else name, 90)
+
+
+def movement(evidence: Evidence) -> str:
+    """`waiting 1 → 24 (×24 [22–26])`; the sentence itself where there are no numbers."""
+    if evidence.direction == "event" or (
+        evidence.reference is None and evidence.observed is None
+    ):
+        return printable(evidence.statement, 240)
+    if evidence.direction == "flat":
+        return f"{label(evidence)} steady at {quantity(evidence.observed, evidence.unit)}"
+    change = " → ".join(
+        quantity(v, evidence.unit) for v in (evidence.reference, evidence.observed)
+    )
+    ratio = factor(evidence.effect, evidence.effect_low, evidence.effect_high)
+    return f"{label(evidence)} {change}" + (f" ({ratio})" if ratio else "")
+
+
+def window(found: Window) -> str:
+    """Where the incident is and how it was found, or why there is none."""
+    if found.start_ns is None or found.end_ns is None:
+        return _no_window(found)
+    same_day = moment(found.start_ns)[:10] == moment(found.end_ns)[:10]
+    parts = [f"{moment(found.start_ns)} – {moment(found.end_ns, date=not same_day)} UTC"]
+    if found.margin_ns:
+        parts[0] += f" (±{duration(found.margin_ns)})"
+    if found.detected_by:
+        parts.append(f"found by {printable(found.detected_by)}")
+    length = duration(found.dur_ns)
+    parts.append(
+        f"SLO {printable(found.slo)} broken for {length}" if found.slo else f"lasting {length}"
+    )
+    return ", ".join(parts)
+
+
+def _no_window(found: Window) -> str:
+    healthy = found.status == "none"
+    text = "no incident found" if healthy else "no window: nothing to compare with"
+    if found.score is not None and found.threshold is not None:
+        text += f", scan score {number(found.score)} of the {number(found.threshold)} needed"
+    return text + (f" ({printable(found.note)})" if found.note else "")
+
+
+def explained(answer: Answer) -> str | None:
+    """How much of the added latency the leading cause accounts for, and what is left over."""
+    lead = answer.leading
+    if lead is None or lead.explained_share is None:
+        return None
+    parts = [p for p in answer.attribution if p.part != "residual" and p.share is not None]
+    top = ", ".join(
+        f"{printable(p.part, 40).replace('_', ' ')} {number((p.share or 0) * 100)}"
+        for p in parts[:3]
+    )
+    rest = next((p for p in answer.attribution if p.part == "residual"), None)
+    text = f"explains {percent(lead.explained_share)} of the added latency"
+    text += f" ({top})" if top else ""
+    return text + (
+        f"; residual {percent(rest.share)}" if rest and rest.share is not None else ""
+    )
+
+
+def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
+    """The evidence that speaks against a hypothesis or decides it against the leading one."""
+    lead = answer.leading
+    rivals = lead.competitors if lead else []
+    ids = list(other.contradicting)
+    for rival in rivals:
+        if isinstance(rival, dict) and rival.get("cause") == other.cause:
+            ids += deciding(rival)
+    return answer.cited(list(dict.fromkeys(ids)))
+
+
+def deciding(competitor: dict[str, Any]) -> list[str]:
+    """Evidence ids in a competitor record."""
+    found = competitor.get("evidence") or competitor.get("deciding_evidence") or []
+    return [str(i) for i in ([found] if isinstance(found, str) else found)]
+
+
+def missing(hypothesis: Hypothesis | None) -> str | None:
+    """How far the sources that are missing could move the leading score."""
+    changes = [
+        f"{printable(m.get('source', m.get('role', 'source')), 40)} {number(float(m['max_change']))}"
+        for m in (hypothesis.missing if hypothesis else [])
+        if isinstance(m, dict) and isinstance(m.get("max_change"), int | float)
+    ]
+    return "would move the score by at most: " + ", ".join(changes[:5]) if changes else None
+
+
+def proposal(fix: Fix) -> str:
+    """What to do, what came of the gate, how long it takes."""
+    kept = "reversible" if fix.reversible else "NOT reversible"
+    return (
+        f"{printable(fix.action, 240)} ({fix.kind} of {printable(fix.target, 80)}; "
+        f"gate: {printable(fix.gate, 160)}) · {printable(fix.time_to_effect, 60)}, {kept}"
+    )
