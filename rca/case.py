@@ -165,11 +165,11 @@ class Case:
             count = self._con.execute(
                 f"INSERT INTO {_name(table)} ({targets}) SELECT {', '.join(picked)} FROM {source}",
                 {**bound, **constants},
-            ).fetchone()
+            ).fetchall()
         finally:
             if not isinstance(rows, Path):
                 self._con.unregister("incoming")
-        return int(count[0]) if count else 0
+        return int(count[0][0]) if count else 0
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -194,8 +194,8 @@ class Case:
         ]
         row = self._con.execute(
             f"SELECT min(a), max(b) FROM ({' UNION ALL '.join(parts)})", {"id": source_id}
-        ).fetchone()
-        return (row[0], row[1]) if row else (None, None)
+        ).fetchall()[0]
+        return row[0], row[1]
 
 
 def _name(name: str) -> str:

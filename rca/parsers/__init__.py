@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib import import_module
+
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 
 __all__ = ["Format", "Head", "Sink", "formats", "recognise"]
 
 
+# Most specific first. Modules are imported when the first file is read, not before.
+_MODULES = (
+    "jaeger",
+    "otlp",
+    "prometheus_json",
+    "changes",
+    "prometheus_text",
+    "config_text",
+    "config_yaml",
+)
+
+
+@cache
 def formats() -> tuple[Format, ...]:
     """All formats, most specific first."""
-    return ()
+    return tuple(import_module(f"rca.parsers.{name}").FORMAT for name in _MODULES)
 
 
 def recognise(head: Head) -> Format:
@@ -23,5 +39,7 @@ def recognise(head: Head) -> Format:
         if known.recognise(head):
             return known
     raise ParseError(
-        "no known recording in it", path=str(head.path), hint="see docs/formats.md for what is read"
+        "no known recording in it",
+        path=str(head.path),
+        hint="see docs/formats.md for what is read",
     )

@@ -1,0 +1,235 @@
+"""Jaeger's own JSON: what its UI downloads and its query API answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from rca.errors import ParseError
+from rca.parsers.format import Format, Head, Sink
+from rca.parsers.json_text import first, mapping, read_whole, sketch
+from rca.parsers.span_rows import KINDS, SpanRow, SpanRows, joined, normal_id, resource_json
+from rca.parsers.stream import read_head
+
+_STATUS = {"ERROR": "error", "OK": "ok"}
+_TRUE = (True, "true", "1", "True")
+
+
+class Tag(msgspec.Struct):
+    """A tag or a field of a log."""
+
+    key: str
+    value: Any = None
+    type: str = "string"
+
+
+class Reference(msgspec.Struct):
+    """A reference to another span."""
+
+    spanID: str  # noqa: N815
+    traceID: str = ""  # noqa: N815
+    refType: str = "CHILD_OF"  # noqa: N815
+
+
+class Log(msgspec.Struct):
+    """Something logged in a span."""
+
+    timestamp: int = 0
+    fields: list[Tag] | None = None
+
+
+class Process(msgspec.Struct):
+    """The process that recorded spans."""
+
+    serviceName: str | None = None  # noqa: N815
+    tags: list[Tag] | None = None
+
+
+class Span(msgspec.Struct):
+    """A span; times are microseconds."""
+
+    traceID: str  # noqa: N815
+    spanID: str  # noqa: N815
+    operationName: str = ""  # noqa: N815
+    startTime: int | None = None  # noqa: N815
+    duration: int | None = None
+    parentSpanID: str | None = None  # noqa: N815
+    references: list[Reference] | None = None
+    tags: list[Tag] | None = None
+    logs: list[Log] | None = None
+    processID: str | None = None  # noqa: N815
+    process: Process | None = None
+    warnings: list[str] | None = None
+
+
+class Trace(msgspec.Struct):
+    """A trace with the processes that its spans name."""
+
+    spans: list[Span] | None = None
+    processes: dict[str, Process] | None = None
+    warnings: list[str] | None = None
+
+
+_decode_trace = msgspec.json.Decoder(Trace, strict=False).decode
+_decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+def values(tags: Iterable[Tag] | None) -> dict[str, Any]:
+    """Tags by key, with values of the type they claim."""
+    return {t.key: _typed(t) if isinstance(t.value, str) else t.value for t in tags or ()}
+
+
+def _typed(tag: Tag) -> Any:
+    kind = tag.type
+    if kind in ("string", "binary", ""):
+        return tag.value
+    try:
+        if kind == "bool":
+            return tag.value in _TRUE
+        return float(tag.value) if kind == "float64" else int(tag.value)
+    except ValueError:
+        return tag.value
+
+
+def _place(process: Process | None) -> tuple[str | None, bytes]:
+    if process is None:
+        return None, b"{}"
+    return process.serviceName or None, resource_json(values(process.tags))
+
+
+class SpanReader:
+    """Turns Jaeger spans into rows, and keeps count of the warnings on them."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink, self.rows = sink, SpanRows(sink)
+
+    def add(self, span: Span, service: str | None, resource: bytes) -> None:
+        """One span recorded by a service with these resource attributes."""
+        trace_id = normal_id(span.traceID) or span.traceID
+        span_id = normal_id(span.spanID) or span.spanID
+        tags = values(span.tags)
+        start = span.startTime * 1000 if span.startTime else None
+        parent = self._link(span, trace_id, span_id) if span.references else span.parentSpanID
+        kind = str(tags.get("span.kind", "")).lower()
+        self.rows.add(
+            SpanRow(
+                trace_id,
+                span_id,
+                normal_id(parent),
+                service,
+                span.operationName,
+                kind if kind in KINDS else None,
+                start,
+                None if span.duration is None or start is None else span.duration * 1000,
+                _status(tags),
+                joined(tags, resource),
+            )
+        )
+        for log in span.logs or ():
+            fields = values(log.fields)
+            named = next((k for k in ("event", "message", "log") if k in fields), None)
+            name = str(fields.pop(named)) if named else "log"
+            self.rows.add_event(trace_id, span_id, log.timestamp * 1000, name, fields)
+        if span.warnings:
+            self.warn(span.warnings)
+
+    def _link(self, span: Span, trace_id: str, span_id: str) -> str | None:
+        """The parent among the references; the others become links."""
+        parent: Reference | None = None
+        for other in span.references or ():
+            same = other.traceID in (span.traceID, "")
+            if parent is None and same and other.refType == "CHILD_OF":
+                parent = other
+                continue
+            target = (
+                normal_id(other.traceID) or trace_id,
+                normal_id(other.spanID) or other.spanID,
+            )
+            self.rows.add_link(trace_id, span_id, target, {"ref_type": other.refType})
+        return parent.spanID if parent else span.parentSpanID
+
+    def warn(self, warnings: Iterable[str]) -> None:
+        """Warnings that Jaeger put on a span or a trace."""
+        for text in warnings:
+            if "adjusted" in text:
+                self._sink.note(
+                    "info",
+                    "clock_skew_adjusted",
+                    "Jaeger moved spans to mend clock skew: their times are not as recorded",
+                    example=text,
+                )
+            else:
+                self._sink.note(
+                    "info", "jaeger_warning", "spans with a warning of Jaeger", example=text
+                )
+
+
+def _status(tags: dict[str, Any]) -> str:
+    if tags.get("error") in _TRUE:
+        return "error"
+    return _STATUS.get(str(tags.get("otel.status_code", "")).upper(), "unset")
+
+
+def _traces(data: bytes) -> list[msgspec.Raw]:
+    """The traces of a document, each still JSON text."""
+    if data.lstrip()[:1] == b"[":
+        return _decode_parts(data)
+    document: dict[str, msgspec.Raw] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    if "data" not in document:
+        return [msgspec.Raw(data)]
+    inner = bytes(document["data"]).lstrip()
+    return _decode_parts(inner) if inner[:1] == b"[" else [document["data"]]
+
+
+def _read(path: Path, sink: Sink) -> None:
+    document = sketch(read_head(path)).value
+    if isinstance(document, dict) and document.get("errors") and not document.get("data"):
+        raise ParseError(f"holds an error of Jaeger: {document['errors']}", path=str(path))
+    wrapped = isinstance(document, dict) and "data" in document
+    depth = 3 if isinstance(document, list) else 2
+    if wrapped:
+        depth = 4 if isinstance(mapping(document)["data"], list) else 3
+    traces, whole = read_whole(path, depth, _traces)
+    if whole.damage:
+        sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
+    reader = SpanReader(sink)
+    for raw in traces:
+        try:
+            _add_trace(_decode_trace(raw), reader)
+        except msgspec.DecodeError as error:
+            sink.count_elements(1)
+            sink.note(
+                "warning", "bad_trace", f"traces not as Jaeger has them: {error}", lost=True
+            )
+    reader.rows.flush()
+    if traces and not reader.rows.count and whole.damage is None:
+        sink.note("info", "no_spans", "traces without spans")
+
+
+def _add_trace(trace: Trace, reader: SpanReader) -> None:
+    places = {key: _place(process) for key, process in (trace.processes or {}).items()}
+    for span in trace.spans or ():
+        place = places.get(span.processID or "")
+        reader.add(span, *(_place(span.process) if place is None else place))
+    if trace.warnings:
+        reader.warn(trace.warnings)
+
+
+def _recognise(head: Head) -> bool:
+    document = sketch(head).value
+    inner = mapping(document).get("data", document)
+    trace = mapping(first(inner) if isinstance(inner, list) else inner)
+    if isinstance(trace.get("spans"), list) and ("traceID" in trace or "processes" in trace):
+        return True
+    empty = mapping(document)
+    return isinstance(empty.get("data", 0), list | None) and {
+        "total",
+        "limit",
+        "errors",
+    } <= set(empty)
+
+
+FORMAT = Format("jaeger_json", "trace", _recognise, _read)

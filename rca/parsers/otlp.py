@@ -1,0 +1,273 @@
+"""OTLP JSON: one object or one a line, also as Jaeger's API v3 and Tempo wrap it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from rca.errors import ParseError
+from rca.parsers.format import Format, Head, Sink
+from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
+from rca.parsers.span_rows import SpanRow, SpanRows, joined, normal_id, resource_json
+from rca.parsers.stream import Blocks, read_head
+
+_KINDS = ("internal", "server", "client", "producer", "consumer")
+_KIND: dict[int | str, str] = {
+    **dict(enumerate(_KINDS, start=1)),
+    **{f"SPAN_KIND_{kind.upper()}": kind for kind in _KINDS},
+}
+_STATUS: dict[int | str, str] = {
+    1: "ok",
+    "STATUS_CODE_OK": "ok",
+    2: "error",
+    "STATUS_CODE_ERROR": "error",
+}
+
+
+class AnyValue(msgspec.Struct, rename="camel"):
+    """A value of one of OTLP's types; the field that is there says which."""
+
+    string_value: str | None = None
+    int_value: int | None = None
+    double_value: float | str | None = None
+    bool_value: bool | None = None
+    array_value: ArrayValue | None = None
+    kvlist_value: KeyValues | None = None
+    bytes_value: str | None = None
+
+
+class ArrayValue(msgspec.Struct):
+    """An array value."""
+
+    values: list[AnyValue] | None = None
+
+
+class KeyValue(msgspec.Struct):
+    """An attribute."""
+
+    key: str
+    value: AnyValue | None = None
+
+
+class KeyValues(msgspec.Struct):
+    """A map value."""
+
+    values: list[KeyValue] | None = None
+
+
+class _Event(msgspec.Struct, rename="camel"):
+    time_unix_nano: int = 0
+    name: str = ""
+    attributes: list[KeyValue] | None = None
+
+
+class _Link(msgspec.Struct, rename="camel"):
+    trace_id: str = ""
+    span_id: str = ""
+    attributes: list[KeyValue] | None = None
+
+
+class _Status(msgspec.Struct):
+    code: int | str | None = None
+    message: str = ""
+
+
+class _Span(msgspec.Struct, rename="camel"):
+    trace_id: str = ""
+    span_id: str = ""
+    parent_span_id: str = ""
+    name: str = ""
+    kind: int | str | None = None
+    start_time_unix_nano: int = 0
+    end_time_unix_nano: int = 0
+    attributes: list[KeyValue] | None = None
+    events: list[_Event] | None = None
+    links: list[_Link] | None = None
+    status: _Status | None = None
+
+
+class _ScopeSpans(msgspec.Struct):
+    spans: list[_Span] | None = None
+
+
+class Resource(msgspec.Struct):
+    """Who made the telemetry."""
+
+    attributes: list[KeyValue] | None = None
+
+
+class _ResourceSpans(msgspec.Struct, rename="camel"):
+    resource: Resource | None = None
+    scope_spans: list[_ScopeSpans] | None = None
+    instrumentation_library_spans: list[_ScopeSpans] | None = None
+
+
+class Document(msgspec.Struct, rename="camel"):
+    """A document, or a line of a file of JSON lines."""
+
+    resource_spans: list[_ResourceSpans] | None = None
+    batches: list[_ResourceSpans] | None = None
+    result: Document | None = None
+    trace: Document | None = None
+    resource_metrics: list[msgspec.Raw] | None = None
+    resource_logs: list[msgspec.Raw] | None = None
+
+
+_decode = msgspec.json.Decoder(Document, strict=False).decode
+
+
+_SCALARS = ("string_value", "int_value", "double_value", "bool_value", "bytes_value")
+
+
+def plain(value: AnyValue | None) -> Any:
+    """The value itself."""
+    if value is None:
+        return None
+    for name in _SCALARS:
+        found = getattr(value, name)
+        if found is not None:
+            return found
+    if value.array_value is not None:
+        return [plain(v) for v in value.array_value.values or ()]
+    return attributes(value.kvlist_value.values) if value.kvlist_value is not None else None
+
+
+def attributes(pairs: Iterable[KeyValue] | None) -> dict[str, Any]:
+    """Attributes by key."""
+    return {pair.key: plain(pair.value) for pair in pairs or ()}
+
+
+def _resources(document: Document) -> Iterator[_ResourceSpans]:
+    yield from document.resource_spans or ()
+    yield from document.batches or ()
+    for inner in (document.result, document.trace):
+        if inner is not None:
+            yield from _resources(inner)
+
+
+def _add(document: Document, rows: SpanRows) -> None:
+    for group in _resources(document):
+        resource = attributes(group.resource.attributes) if group.resource else {}
+        service = resource.get("service.name")
+        encoded = resource_json(resource)
+        for scope in group.scope_spans or group.instrumentation_library_spans or ():
+            for span in scope.spans or ():
+                _add_span(span, None if service is None else str(service), encoded, rows)
+
+
+def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows) -> None:
+    trace_id = normal_id(span.trace_id) or span.trace_id
+    span_id = normal_id(span.span_id) or span.span_id
+    start = span.start_time_unix_nano or None
+    end = span.end_time_unix_nano or None
+    found = attributes(span.attributes)
+    status = span.status
+    if status and status.message:
+        found.setdefault("otel.status_description", status.message)
+    rows.add(
+        SpanRow(
+            trace_id,
+            span_id,
+            normal_id(span.parent_span_id),
+            service,
+            span.name,
+            _KIND.get(span.kind) if span.kind is not None else None,
+            start,
+            None if start is None or end is None else end - start,
+            _STATUS.get(status.code, "unset")
+            if status and status.code is not None
+            else "unset",
+            joined(found, resource),
+        )
+    )
+    for event in span.events or ():
+        rows.add_event(
+            trace_id, span_id, event.time_unix_nano, event.name, attributes(event.attributes)
+        )
+    for link in span.links or ():
+        target = normal_id(link.trace_id) or "", normal_id(link.span_id) or ""
+        rows.add_link(trace_id, span_id, target, attributes(link.attributes))
+
+
+def _read(path: Path, sink: Sink) -> None:
+    rows = SpanRows(sink)
+    if _starts_with_a_line(read_head(path)):
+        _read_json_lines(path, rows, sink)
+    else:
+        document, whole = read_whole(path, 7, _decode)
+        if whole.damage:
+            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
+        _add(cast(Document, document), rows)
+    rows.flush()
+
+
+def _starts_with_a_line(head: Head) -> bool:
+    """Whether the first line is a whole value, or too long for the head to tell."""
+    line = head.data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0].rstrip()
+    if len(line) > 1024:
+        return True
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def _read_json_lines(path: Path, rows: SpanRows, sink: Sink) -> None:
+    blocks = Blocks(path)
+    bad, others, lines = 0, 0, 0
+    for line in read_lines(blocks):
+        lines += 1
+        try:
+            document = _decode(line.removeprefix(b"\xef\xbb\xbf"))
+        except msgspec.DecodeError as error:
+            bad += 1
+            problem = str(error)
+            continue
+        others += document.resource_metrics is not None or document.resource_logs is not None
+        _add(document, rows)
+    if bad and lines == 1:
+        _salvage_only_line(path, rows, sink)
+    elif bad:
+        sink.count_elements(bad)
+        sink.note(
+            "warning",
+            "bad_line",
+            f"lines that are no OTLP JSON: {problem}",
+            count=bad,
+            lost=True,
+        )
+    if bad and not rows.count:
+        raise ParseError(f"none of {lines} lines can be read: {problem}", path=str(path))
+    if blocks.damage:
+        sink.note("warning", "truncated", blocks.damage, lost=True)
+    if others:
+        sink.note(
+            "warning",
+            "other_signal",
+            "lines of metrics or logs among spans",
+            count=others,
+            lost=True,
+        )
+
+
+def _salvage_only_line(path: Path, rows: SpanRows, sink: Sink) -> None:
+    document, whole = read_whole(path, 7, _decode)
+    sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
+    _add(cast(Document, document), rows)
+
+
+def _recognise(head: Head) -> bool:
+    document = mapping(sketch(head).value)
+    for wrapper in ("result", "trace"):
+        document = mapping(document[wrapper]) if wrapper in document else document
+    if isinstance(document.get("resourceSpans"), list):
+        return True
+    batch = mapping(first(document.get("batches")))
+    return "scopeSpans" in batch or "instrumentationLibrarySpans" in batch
+
+
+FORMAT = Format("otlp_json", "trace", _recognise, _read)
