@@ -13,7 +13,12 @@ __all__ = ["Format", "Head", "Sink", "formats", "recognise"]
 
 # Most specific first. Modules are imported when the first file is read, not before.
 _MODULES = (
+    "torch_profiler",
     "jaeger",
+    "jaeger_es",
+    "zipkin",
+    "otel_console",
+    "otlp_proto",
     "otlp",
     "prometheus_json",
     "changes",

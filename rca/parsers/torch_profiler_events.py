@@ -1,0 +1,138 @@
+"""Blocks of profiler events into rows: DuckDB reads the JSON, in a private database."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from importlib.resources import files
+from typing import Any
+
+import duckdb
+
+from rca.parsers.format import Sink
+from rca.parsers.torch_profiler_salvage import plain
+
+_TIME = re.compile(rb'"(ts|dur)"(\s*:\s*)(-?[0-9][0-9.eE+-]*)')
+_OLD = ((b'"external id":', b'"External id":'), (b'"Input dims":', b'"Input Dims":'))
+_MEMORY = (b'"Bytes":', b'"delta":')
+_NOTES = {  # column of `census`: (level, code, message, lost)
+    "n_unknown": ("warning", "unknown_category", "events of a category that is not known were left out", True),
+    "n_untimed": ("warning", "no_time", "events without a usable time were left out", True),
+    "n_flawed": ("warning", "bad_duration", "durations that are missing, negative or absurd; no sum counts them", False),
+    "n_counters": ("info", "counters", "counter events are not read", False),
+    "n_pairs": ("warning", "begin_end_events", "begin and end events are not read, only complete ones", True),
+    "n_no_phase": ("warning", "no_phase", "elements without a phase are no events and were left out", True),
+    "n_large": ("info", "large_number", "numbers beyond 64 bits became NULL", False),
+}  # fmt: skip
+_EXAMPLES = {"n_unknown": "unknown", "n_untimed": "untimed", "n_flawed": "flawed"}
+
+
+class EventTables:
+    """Writes the events of one recording, block by block, to a sink.
+
+    How the recording spells things (`is_old`, `is_memory`) and whether its times need every digit
+    (`is_quoted`) is found in the first block that shows it; that block is read again.
+    """
+
+    def __init__(self, sink: Sink, base_ns: int) -> None:
+        self._sink, self.n_events, self.n_gpu, self.n_accelerator = sink, 0, 0, 0
+        self.last_ns: int | None = None
+        self._is_old = self._is_memory = self._is_quoted = False
+        self._processes: dict[int, dict[str, Any]] = {}
+        self._threads: dict[tuple[int, int | None], str | None] = {}
+        self._con = duckdb.connect(":memory:", config={"threads": 1})
+        self._con.execute("SET VARIABLE base_ns = $1::BIGINT", [base_ns])
+        self._con.execute("SET VARIABLE first_id = 0::BIGINT")
+        self._con.execute("SET VARIABLE is_quoted = false")
+        self._con.execute(files("rca.parsers").joinpath("torch_profiler.sql").read_text())
+
+    def add(self, text: bytes) -> bool:
+        """Write the events of `text`, elements with commas between; False when it is not sound JSON."""
+        while True:
+            try:
+                self._load(text)
+            except duckdb.Error:
+                return False
+            census = self._census()
+            if not self._spelling_is_new(census):
+                break
+        self._write(census)
+        return True
+
+    def add_events(self, events: list[dict[str, Any]]) -> None:
+        """Write events that were read one by one."""
+        rows = [plain(event) for event in events]
+        dropped = sum(n for _, n in rows)
+        if dropped:
+            self._note("n_large", dropped, None)
+        self.add(b",".join(json.dumps(row).encode() for row, _ in rows))
+
+    def close(self) -> None:
+        """Write what was gathered over all blocks."""
+        import pyarrow as pa
+
+        if self._processes:
+            self._sink.insert("process", pa.Table.from_pylist(list(self._processes.values())))
+        if self._threads:
+            rows = [{"pid": p, "tid": t, "name": n} for (p, t), n in self._threads.items()]
+            self._sink.insert("thread", pa.Table.from_pylist(rows))
+        self._con.close()
+
+    def _load(self, text: bytes) -> None:
+        for old, new in (
+            *(_OLD if self._is_old else ()),
+            *((_MEMORY,) if self._is_memory else ()),
+        ):
+            text = text.replace(old, new)
+        if self._is_quoted:
+            text = _TIME.sub(rb'"\1"\2"\3"', text)
+        file = os.memfd_create("block")
+        try:
+            with open(file, "wb", closefd=False) as memory:
+                memory.writelines((b"[", text, b"]"))
+            self._con.execute(
+                f"CREATE OR REPLACE TABLE event AS FROM timed('/proc/self/fd/{file}')"
+            )
+        finally:
+            os.close(file)
+
+    def _census(self) -> dict[str, Any]:
+        result = self._con.execute("FROM census")
+        names = [c[0] for c in result.description]
+        return dict(zip(names, result.fetchone() or (), strict=True))
+
+    def _spelling_is_new(self, census: dict[str, Any]) -> bool:
+        before = (self._is_old, self._is_memory, self._is_quoted)
+        self._is_old |= census["is_old"]
+        self._is_memory |= census["is_memory"]
+        if census["is_rough"] and not self._is_quoted:
+            self._is_quoted = True
+            self._con.execute("SET VARIABLE is_quoted = true")
+        return before != (self._is_old, self._is_memory, self._is_quoted)
+
+    def _write(self, census: dict[str, Any]) -> None:
+        self._con.execute("SET VARIABLE first_id = $1::BIGINT", [self.n_events])
+        for table in ("gpu_op", "cpu_op", "memory_event"):
+            rows = self._con.sql(f"FROM {table}").to_arrow_table()
+            if rows.num_rows:
+                self._sink.insert(table, rows)
+        for what, pid, tid, name, label in self._con.execute("FROM metadata").fetchall():
+            if what == "thread_name":
+                self._threads[pid, tid] = name
+            else:
+                row = self._processes.setdefault(pid, {"pid": pid, "name": None, "label": None})
+                row["name"], row["label"] = name or row["name"], label or row["label"]
+        self.n_events += census["n_events"]
+        self.n_gpu += census["n_gpu"]
+        self.n_accelerator += census["n_accelerator"]
+        if census["last_ns"] is not None:
+            self.last_ns = max(self.last_ns or 0, census["last_ns"])
+        self._sink.count_elements(census["n_events"])
+        for column in _NOTES:
+            if census[column]:
+                self._note(column, census[column], census.get(_EXAMPLES.get(column, "")))
+
+    def _note(self, column: str, count: int, example: str | None) -> None:
+        level, code, message, lost = _NOTES[column]
+        self._sink.note(level, code, message, count=count, example=example, lost=lost)
