@@ -49,7 +49,10 @@ WITH point AS (
         lag(s.value) OVER previous AS before
     FROM sample_aligned AS s
     JOIN series AS e ON e.id = s.series_id
-    WHERE e.type = 'counter' AND NOT isnan(s.value)
+    WHERE NOT isnan(s.value)
+        -- Many exports carry no types; the role knows what grows.
+        AND (e.type = 'counter'
+            OR e.id IN (SELECT series_id FROM series_role WHERE how IN ('rate', 'num', 'den')))
     WINDOW previous AS (PARTITION BY s.series_id ORDER BY s.ts_ns)
 )
 SELECT

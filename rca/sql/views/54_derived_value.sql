@@ -1,0 +1,126 @@
+-- Signals made of several values at once; same form as role_value.
+CREATE VIEW derived_value AS
+-- How unevenly replicas are loaded: the busiest against the mean, 1 when even.
+WITH load AS (
+    SELECT part, service, replica, ts_ns, sum(num / nullif(den, 0)) AS value
+    FROM role_point
+    WHERE role IN ('running', 'waiting')
+    GROUP BY part, service, replica, ts_ns
+),
+skew AS (
+    SELECT part, 'replica_skew' AS role, service, ts_ns, max(value) AS num, avg(value) AS den
+    FROM load
+    GROUP BY part, service, ts_ns
+    HAVING count(*) >= 2 AND avg(value) > 0
+),
+-- Memory that grows, bytes per second.
+growth AS (
+    SELECT part, role || '_growth' AS role, service, ts_ns,
+        value - lag(value) OVER w AS num,
+        (ts_ns - lag(ts_ns) OVER w) / 1e9 AS den
+    FROM role_value
+    WHERE role IN ('host_memory', 'gpu_memory')
+    WINDOW w AS (PARTITION BY part, role, service ORDER BY ts_ns)
+),
+-- Arrivals in seconds; neighbouring seconds differ by their variance: 1 for Poisson traffic.
+per_second AS (
+    SELECT part, service, start_ns // 1000000000 AS second, count(*) AS n
+    FROM request
+    GROUP BY part, service, second
+),
+burst AS (
+    SELECT part, 'arrival_dispersion' AS role, service, second * 1000000000 AS ts_ns,
+        power(n - coalesce(lag(n) OVER w, n), 2) / 2.0 AS num, CAST(n AS DOUBLE) AS den
+    FROM per_second
+    WINDOW w AS (PARTITION BY part, service ORDER BY second)
+),
+-- Share of the busiest tenant, by ten seconds.
+tenant AS (
+    SELECT part, service, start_ns // 10000000000 AS slot, tenant, count(*) AS n
+    FROM request
+    WHERE tenant IS NOT NULL
+    GROUP BY part, service, slot, tenant
+),
+top_tenant AS (
+    SELECT part, 'top_tenant_share' AS role, service, slot * 10000000000 AS ts_ns,
+        CAST(max(n) AS DOUBLE) AS num, CAST(sum(n) AS DOUBLE) AS den
+    FROM tenant
+    GROUP BY part, service, slot
+),
+-- Prompts more than twice as long as the median of all.
+long_prompt AS (
+    SELECT part, 'long_prompts' AS role, service, start_ns AS ts_ns,
+        CAST(input_tokens > 2 * (SELECT median(input_tokens) FROM request) AS INTEGER) AS num, 1.0 AS den
+    FROM request
+    WHERE input_tokens IS NOT NULL
+),
+engine_service AS (SELECT DISTINCT coalesce(service, '') AS service FROM engine_span),
+-- Calls of one service by another, as the caller sees them.
+call AS (
+    SELECT s.source_id, src.part, s.trace_id, s.span_id, s.start_ns + src.shift_ns AS ts_ns, s.dur_ns,
+        coalesce(s.attributes ->> '$."server.address"', s.attributes ->> '$."peer.service"',
+            s.attributes ->> '$."db.system"') AS callee
+    FROM span AS s
+    JOIN source AS src ON src.id = s.source_id
+    WHERE s.kind = 'client' AND s.dur_ns IS NOT NULL
+),
+dependency AS (
+    SELECT part, 'dependency_time' AS role, callee AS service, ts_ns, dur_ns / 1e9 AS num, 1.0 AS den
+    FROM call
+    WHERE callee IS NOT NULL AND callee NOT IN (SELECT service FROM engine_service)
+        AND NOT regexp_matches(callee, 'engine|vllm|sglang|triton|tgi')
+),
+calls AS (
+    SELECT part, 'calls_per_request' AS role, callee AS service, min(ts_ns) AS ts_ns,
+        CAST(count(*) AS DOUBLE) AS num, 1.0 AS den
+    FROM call
+    WHERE callee IS NOT NULL
+    GROUP BY part, source_id, trace_id, callee
+),
+-- Time between a caller's span and the callee's own: network and waiting for a connection.
+gap AS (
+    SELECT part,
+        CASE WHEN callee IN (SELECT service FROM engine_service) THEN 'engine_gap' ELSE 'network_gap' END AS role,
+        callee AS service, start_ns AS ts_ns, self_ns / 1e9 AS num, 1.0 AS den
+    FROM span_self
+    WHERE callee IS NOT NULL AND kind = 'client'
+),
+named AS (
+    SELECT part,
+        CASE
+            WHEN regexp_matches(lower(name), 'detokeni[sz]') THEN 'detokenise_time'
+            WHEN regexp_matches(lower(name), 'tokeni[sz]e') THEN 'tokenise_time'
+            WHEN regexp_matches(lower(name), 'seriali[sz]|encode_response|assemble') THEN 'serialise_time'
+            WHEN regexp_matches(lower(name), 'pool[._ ](acquire|wait|checkout)|acquire.*connection') THEN 'pool_wait'
+        END AS role,
+        service, start_ns AS ts_ns, dur_ns / 1e9 AS num, 1.0 AS den
+    FROM span_self
+),
+every AS (
+    SELECT * FROM skew
+    UNION ALL SELECT * FROM growth
+    UNION ALL SELECT * FROM burst
+    UNION ALL SELECT * FROM top_tenant
+    UNION ALL SELECT * FROM long_prompt
+    UNION ALL SELECT * FROM dependency
+    UNION ALL SELECT * FROM calls
+    UNION ALL SELECT * FROM gap
+    UNION ALL SELECT * FROM named WHERE role IS NOT NULL
+)
+SELECT
+    -- 'metrics' or 'trace': what it is made of.
+    CASE WHEN role IN ('replica_skew', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    -- 'incident' or 'baseline'.
+    part,
+    -- Role, for example 'replica_skew'.
+    role,
+    -- Service; for calls and gaps the one that is called.
+    service,
+    -- Time, ns since the Unix epoch.
+    ts_ns,
+    -- Numerator of the value.
+    num,
+    -- Denominator of the value.
+    den
+FROM every
+WHERE num IS NOT NULL AND den > 0;
