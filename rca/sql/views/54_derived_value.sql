@@ -22,6 +22,18 @@ growth AS (
     WHERE role IN ('host_memory', 'gpu_memory')
     WINDOW w AS (PARTITION BY part, role, service ORDER BY ts_ns)
 ),
+-- Processes that started again, replicas a scrape.
+restart AS (
+    SELECT part, 'restart' AS role, service, ts_ns, CAST(sum(CAST(started > 0 AS INTEGER)) AS DOUBLE) AS num,
+        1.0 AS den
+    FROM (
+        SELECT part, service, replica, ts_ns,
+            num - lag(num) OVER (PARTITION BY part, service, replica ORDER BY ts_ns) AS started
+        FROM role_point
+        WHERE role = 'process_age'
+    )
+    GROUP BY part, service, ts_ns
+),
 -- Arrivals in seconds; neighbouring seconds differ by their variance: 1 for Poisson traffic.
 per_second AS (
     SELECT part, service, start_ns // 1000000000 AS second, count(*) AS n
@@ -99,6 +111,7 @@ named AS (
 every AS (
     SELECT * FROM skew
     UNION ALL SELECT * FROM growth
+    UNION ALL SELECT * FROM restart
     UNION ALL SELECT * FROM burst
     UNION ALL SELECT * FROM top_tenant
     UNION ALL SELECT * FROM long_prompt
@@ -109,7 +122,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.

@@ -27,3 +27,25 @@ UNION ALL
 SELECT 'torch_profiler', role, service, '', part, ts_ns, num, den FROM profile_value
 UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value;
+
+-- Groups of spans by time bins of a second, so that large traces stay small; same form as signal_value.
+CREATE VIEW span_signal AS
+SELECT
+    -- Always 'trace'.
+    'trace' AS source,
+    -- 'span_time', 'span_self', 'call_gap' or 'span_errors'.
+    role,
+    -- Service; for call_gap the one that is called.
+    service,
+    -- Operation name.
+    subject,
+    -- 'incident' or 'baseline'.
+    part,
+    -- Start of the second, ns since the Unix epoch.
+    ts_ns // 1000000000 * 1000000000 AS ts_ns,
+    -- Numerator.
+    sum(num) AS num,
+    -- Denominator.
+    sum(den) AS den
+FROM span_value
+GROUP BY ALL;

@@ -1,0 +1,138 @@
+"""Signals of a case: every metric, request figure, span group and capture as points in time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rca.case import Case
+
+Times = npt.NDArray[np.int64]
+Values = npt.NDArray[np.float64]
+
+
+class Points(NamedTuple):
+    """Points of one signal on one side, in time order.
+
+    The value over a span of time is num.sum() / den.sum().
+    """
+
+    ts_ns: Times
+    num: Values
+    den: Values
+
+    @property
+    def values(self) -> Values:
+        """Value at each point."""
+        return self.num / self.den
+
+    def pick(self, mask: npt.NDArray[np.bool_]) -> Points:
+        """The points where the mask is true."""
+        return Points(self.ts_ns[mask], self.num[mask], self.den[mask])
+
+    def between(self, start_ns: int, end_ns: int) -> Points:
+        """The points in [start_ns, end_ns]."""
+        return self.pick((self.ts_ns >= start_ns) & (self.ts_ns <= end_ns))
+
+    def pooled(self) -> float:
+        """Value over all points, NaN when there are none."""
+        total = float(self.den.sum())
+        return float(self.num.sum()) / total if total else float("nan")
+
+    def on_grid(self, start_ns: int, step_ns: int, bins: int) -> Values:
+        """Value in each of `bins` steps from start_ns on, NaN where there is no point."""
+        slot = (self.ts_ns - start_ns) // step_ns
+        keep = (slot >= 0) & (slot < bins)
+        num = np.bincount(slot[keep], self.num[keep], bins)
+        den = np.bincount(slot[keep], self.den[keep], bins)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(den > 0, num / den, np.nan)
+
+
+EMPTY = Points(np.array([], np.int64), np.array([]), np.array([]))
+
+
+@dataclass(frozen=True)
+class Signal:
+    """One signal on both sides.
+
+    Attributes:
+        source: 'metrics', 'trace', 'torch_profiler' or 'gpu'.
+        role: Role of roles.toml or signals.toml, or 'metric:NAME'.
+        service: Service it speaks of, '' when unknown.
+        subject: Operation of a span, '' for all other signals.
+    """
+
+    source: str
+    role: str
+    service: str
+    subject: str
+    incident: Points
+    baseline: Points
+
+    @property
+    def known(self) -> bool:
+        """Whether its role is one that causes speak of."""
+        return self.role in meanings()
+
+
+class Meaning(NamedTuple):
+    """What a role says."""
+
+    meaning: str
+    unit: str
+    layer: str
+
+
+@cache
+def meanings() -> dict[str, Meaning]:
+    """All roles that causes speak of: of metrics, of requests and spans, of operators."""
+    import tomllib
+
+    found: dict[str, Meaning] = {}
+    for name in ("roles.toml", "signals.toml", "op_families.toml"):
+        table = tomllib.loads(files("rca").joinpath(name).read_text(encoding="utf-8"))
+        for role, row in table.items():
+            unit, layer = row.get("unit", "per matrix multiplication"), row.get("layer", "code")
+            found[role] = Meaning(row["meaning"], unit, layer)
+    return found
+
+
+_SPAN_ROLES = "('span_time', 'span_self', 'call_gap', 'span_errors')"
+
+
+def load(case: Case, *, spans: bool = False) -> list[Signal]:
+    """All signals in a stable order; groups of spans instead when `spans` is true."""
+    wanted = f"role {'IN' if spans else 'NOT IN'} {_SPAN_ROLES}"
+    rows = case.sql(
+        f"""
+        SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
+        FROM {'span_signal' if spans else 'signal_value'}
+        WHERE {wanted} AND num IS NOT NULL AND den > 0 AND isfinite(num)
+        ORDER BY source, role, service, subject, part, ts_ns
+        """
+    )
+    return list(_grouped(rows))
+
+
+def _grouped(rows: pl.DataFrame) -> Iterator[Signal]:
+    keys = ("source", "role", "service", "subject")
+    for key, group in rows.group_by(keys, maintain_order=True):
+        sides = {side[0]: part for side, part in group.group_by(("part",), maintain_order=True)}
+        source, role, service, subject = (str(k) for k in key)
+        yield Signal(
+            source, role, service, subject, _points(sides.get("incident")), _points(sides.get("baseline"))
+        )
+
+
+def _points(rows: pl.DataFrame | None) -> Points:
+    if rows is None:
+        return EMPTY
+    return Points(rows["ts_ns"].to_numpy(), rows["num"].to_numpy(), rows["den"].to_numpy())
