@@ -14,6 +14,7 @@ import polars as pl
 
 from rca.case import Case
 
+# fmt: off
 SECOND = 1_000_000_000
 T0 = 1_769_825_700 * SECOND  # 2026-01-31 02:15:00 UTC
 START, END, STOP = T0 + 135 * SECOND, T0 + 960 * SECOND, T0 + 1200 * SECOND
@@ -44,8 +45,9 @@ _GAUGE_SQL = """SELECT avg(value) FILTER (part = 'baseline') AS reference,
 FROM sample JOIN series ON series.id = sample.series_id
 JOIN source ON source.id = series.source_id
 WHERE series.name = '{name}'"""
-_SPAN_SQL = """SELECT quantile_cont(dur_ns, 0.99) FILTER (part = 'baseline') AS reference,
-    quantile_cont(dur_ns, 0.99) FILTER (part = 'incident' AND start_ns BETWEEN {start} AND {end}) AS observed,
+_SPAN_SQL = """SELECT quantile_cont(dur_ns, 0.99) FILTER (part = 'baseline') / 1e9 AS reference,
+    quantile_cont(dur_ns, 0.99) FILTER (part = 'incident' AND start_ns BETWEEN {start} AND {end})
+        / 1e9 AS observed,
     count(*) FILTER (part = 'baseline') AS n_reference,
     count(*) FILTER (part = 'incident' AND start_ns BETWEEN {start} AND {end}) AS n_observed
 FROM span JOIN source ON source.id = span.source_id WHERE span.name = 'llm_request'"""
@@ -58,10 +60,7 @@ def diagnosed(path: Path | None = None, *, name: str = "deployment/vllm-llama") 
     _add_evidence(case)
     _add_hypotheses(case, confidence=0.93)
     _add_verdict(
-        case,
-        "diagnosed",
-        "KV pool shrank; running requests are preempted and recomputed.",
-        0.93,
+        case, "diagnosed", "KV pool shrank; running requests are preempted and recomputed.", 0.93,
     )
     _add_fixes(case, name)
     _add_trial(case)
@@ -91,25 +90,14 @@ def gpu_only(path: Path | None = None) -> Case:
     """One GPU capture, nothing to compare with."""
     case = Case.create(path)
     _add_source(case, 1, "incident", "torch_profiler", "rank0.pt.trace.json.gz")
-    ops = [
-        ("gemm", 0, 400),
-        ("ncclAllReduce", 300, 300),
-        ("gemm", 700, 100),
-        (HOSTILE, 900, 100),
-    ]
+    ops = [("gemm", 0, 400), ("ncclAllReduce", 300, 300), ("gemm", 700, 100), (HOSTILE, 900, 100)]
     case.insert(
         "gpu_op",
         pl.DataFrame(
             [
                 {
-                    "source_id": 1,
-                    "id": i,
-                    "kind": "kernel",
-                    "name": n,
-                    "device": 0,
-                    "stream": 7,
-                    "start_ns": T0 + s * 1000,
-                    "dur_ns": d * 1000,
+                    "source_id": 1, "id": i, "kind": "kernel", "name": n, "device": 0,
+                    "stream": 7, "start_ns": T0 + s * 1000, "dur_ns": d * 1000,
                 }
                 for i, (n, s, d) in enumerate(ops)
             ]
@@ -125,10 +113,8 @@ def _recorded(path: Path | None, *, slow: bool, name: str = "deployment/vllm-lla
     for number, part in ((1, "baseline"), (11, "incident")):
         for offset, (kind, file) in enumerate(
             (
-                ("metrics", "metrics.json"),
-                ("trace", "traces.jsonl"),
-                ("change", "changes.jsonl"),
-                ("alert", "alerts.json"),
+                ("metrics", "metrics.json"), ("trace", "traces.jsonl"),
+                ("change", "changes.jsonl"), ("alert", "alerts.json"),
             )
         ):
             if part == "incident" or kind in {"metrics", "trace"}:
@@ -139,10 +125,8 @@ def _recorded(path: Path | None, *, slow: bool, name: str = "deployment/vllm-lla
         "change",
         pl.DataFrame(
             {
-                "id": ["c41", "c40"],
-                "source_id": [13, 13],
-                "ts_ns": [T0 - 55 * SECOND, T0 - 500 * SECOND],
-                "kind": ["deploy", "scale"],
+                "id": ["c41", "c40"], "source_id": [13, 13],
+                "ts_ns": [T0 - 55 * SECOND, T0 - 500 * SECOND], "kind": ["deploy", "scale"],
                 "subject": [name, "deployment/gateway"],
                 "before": ["gpu_memory_utilization=0.92", "replicas=3"],
                 "after": ["gpu_memory_utilization=0.60", "replicas=4"],
@@ -155,13 +139,9 @@ def _recorded(path: Path | None, *, slow: bool, name: str = "deployment/vllm-lla
             "alert",
             pl.DataFrame(
                 {
-                    "source_id": [14],
-                    "name": ["HighLatency"],
-                    "start_ns": [START + 180 * SECOND],
-                    "end_ns": [END],
-                    "severity": ["page"],
-                    "labels": ["{}"],
-                    "annotations": ["{}"],
+                    "source_id": [14], "name": ["HighLatency"],
+                    "start_ns": [START + 180 * SECOND], "end_ns": [END], "severity": ["page"],
+                    "labels": ["{}"], "annotations": ["{}"],
                 }
             ),
         )
@@ -190,13 +170,8 @@ def _add_source(case: Case, number: int, part: str, kind: str, path: str) -> Non
         pl.DataFrame(
             [
                 {
-                    "id": number,
-                    "part": part,
-                    "kind": kind,
-                    "format": f"{kind}_test",
-                    "path": path,
-                    "bytes": 1_200_000 + number,
-                    "sha256": f"{number:064x}",
+                    "id": number, "part": part, "kind": kind, "format": f"{kind}_test",
+                    "path": path, "bytes": 1_200_000 + number, "sha256": f"{number:064x}",
                     "status": "ok",
                     "shift_ns": 2_300_000_000 if kind == "trace" and part == "incident" else 0,
                 }
@@ -216,8 +191,7 @@ def _add_samples(case: Case, slow: bool) -> None:
                 wave = 1 + 0.02 * ((ts // SECOND // 15) % 5 - 2)
                 samples.append(
                     {
-                        "series_id": key,
-                        "ts_ns": ts + shift,
+                        "series_id": key, "ts_ns": ts + shift,
                         "value": (ill if inside else well) * wave,
                     }
                 )
@@ -242,27 +216,19 @@ def _add_spans(case: Case, slow: bool) -> None:
             e2e = (5.9 if ill else 1.1) + 0.01 * (i % 20)
             queue = 3.6 if ill else 0.05
             attributes = {
-                "gen_ai.request.id": f"r{source}-{i}",
-                "gen_ai.request.model": "llama",
-                "gen_ai.latency.e2e": e2e,
-                "gen_ai.latency.time_in_queue": queue,
+                "gen_ai.request.id": f"r{source}-{i}", "gen_ai.request.model": "llama",
+                "gen_ai.latency.e2e": e2e, "gen_ai.latency.time_in_queue": queue,
                 "gen_ai.latency.time_to_first_token": queue + 0.2,
-                "gen_ai.usage.prompt_tokens": 320,
-                "gen_ai.usage.completion_tokens": 60,
+                "gen_ai.usage.prompt_tokens": 320, "gen_ai.usage.completion_tokens": 60,
                 "resource.service.name": "vllm",
             }
             rows.append(
                 {
-                    "source_id": source,
-                    "trace_id": f"{source:016x}{i:016x}",
-                    "span_id": f"{i:016x}",
-                    "parent_id": None,
-                    "service": "vllm",
-                    "name": "llm_request",
-                    "kind": "server",
+                    "source_id": source, "trace_id": f"{source:016x}{i:016x}",
+                    "span_id": f"{i:016x}", "parent_id": None, "service": "vllm",
+                    "name": "llm_request", "kind": "server",
                     "start_ns": ts + shift - (2_300_000_000 if part == "incident" else 0),
-                    "dur_ns": int(e2e * SECOND),
-                    "status": "ok",
+                    "dur_ns": int(e2e * SECOND), "status": "ok",
                     "attributes": json.dumps(attributes),
                 }
             )
@@ -276,20 +242,13 @@ def _add_window(case: Case, status: str) -> None:
         pl.DataFrame(
             [
                 {
-                    "id": 1,
-                    "status": status,
-                    "start_ns": START if found else None,
-                    "end_ns": END if found else None,
-                    "margin_ns": 15 * SECOND if found else None,
+                    "id": 1, "status": status, "start_ns": START if found else None,
+                    "end_ns": END if found else None, "margin_ns": 15 * SECOND if found else None,
                     "detected_by": "scan" if status != "unknown" else None,
                     "slo": "e2e p99 < 2 s" if found else None,
                     "score": {"incident": 31.0, "none": 3.1, "unknown": None}[status],
-                    "threshold": None if status == "unknown" else 9.5,
-                    "note": None
-                    if found
-                    else "no reference"
-                    if status == "unknown"
-                    else "quiet",
+                    "threshold": None if status == "unknown" else 9.5, "note": None if found
+                    else "no reference" if status == "unknown" else "quiet",
                 }
             ]
         ),
@@ -307,12 +266,8 @@ def _add_evidence(case: Case) -> None:
                 key,
                 _GAUGE_SQL.format(name=name, **bounds),
                 {
-                    "source": "metrics",
-                    "role": role,
-                    "subject": name,
-                    "unit": unit,
-                    "direction": direction,
-                    "statement": statement,
+                    "source": "metrics", "role": role, "subject": name, "unit": unit,
+                    "direction": direction, "statement": statement,
                     "onset_ns": START + series * SECOND,
                 },
             )
@@ -324,29 +279,18 @@ def _add_evidence(case: Case) -> None:
             "E7",
             _SPAN_SQL.format(**shifted),
             {
-                "source": "trace",
-                "role": "e2e_latency",
-                "service": "vllm",
-                "subject": "llm_request",
-                "unit": "ns",
-                "direction": "up",
-                "statement": "Requests take longer end to end.",
-                "onset_ns": START,
+                "source": "trace", "role": "e2e_latency", "service": "vllm",
+                "subject": "llm_request", "unit": "s", "direction": "up",
+                "statement": "Requests take longer end to end.", "onset_ns": START,
             },
         )
     )
     rows.append(
         {
-            "id": "E10",
-            "source": "change",
-            "subject": "deployment/vllm-llama",
-            "unit": "",
+            "id": "E10", "source": "change", "subject": "deployment/vllm-llama", "unit": "",
             "direction": "event",
             "statement": "Change c41 came 190 s before the window: gpu_memory_utilization=0.92 → 0.60.",
-            "strength": 0.4,
-            "n_reference": 0,
-            "n_observed": 1,
-            "onset_ns": T0 - 55 * SECOND,
+            "strength": 0.4, "n_reference": 0, "n_observed": 1, "onset_ns": T0 - 55 * SECOND,
             "sql": "SELECT NULL, NULL, 0, count(*) FROM change WHERE id = 'c41'",
         }
     )
@@ -358,48 +302,26 @@ def _measured(case: Case, key: str, sql: str, row: dict[str, Any]) -> dict[str, 
     effect = case.scalar("SELECT ln(?::DOUBLE / ?)", [observed, reference])
     flat = row["direction"] == "flat" or abs(effect) < 0.1
     return {
-        **row,
-        "id": key,
-        "sql": sql,
-        "reference": reference,
-        "observed": observed,
-        "effect": effect,
-        "effect_low": effect - 0.1,
-        "effect_high": effect + 0.1,
-        "n_reference": n_reference,
-        "n_observed": n_observed,
+        **row, "id": key, "sql": sql, "reference": reference, "observed": observed,
+        "effect": effect, "effect_low": effect - 0.1, "effect_high": effect + 0.1,
+        "n_reference": n_reference, "n_observed": n_observed,
         "direction": "flat" if flat else row["direction"],
-        "strength": 0.0 if flat else (0.9 if effect > 0 else -0.9),
-        "seed": 7,
+        "strength": 0.0 if flat else (0.9 if effect > 0 else -0.9), "seed": 7,
     }
 
 
 def _add_hypotheses(case: Case, *, confidence: float) -> None:
     rows = [
         (
-            1,
-            "kv_pool_too_small",
-            "config",
-            4.1,
-            confidence,
-            0.81,
-            ["E1", "E2", "E7", "E10"],
-            [],
-            "c41",
+            1, "kv_pool_too_small", "config", 4.1, confidence, 0.81, ["E1", "E2", "E7", "E10"],
+            [], "c41",
         ),
         (2, "overload", "traffic-spike", 1.2, 0.04, 0.5, ["E1", "E7"], ["E3"], None),
         (3, "prefix_cache_pollution", "traffic-spike", 0.4, 0.01, None, ["E7"], ["E4"], None),
     ]
     keys = (
-        "rank",
-        "cause",
-        "class",
-        "score",
-        "confidence",
-        "explained_share",
-        "evidence",
-        "contradicting",
-        "change_id",
+        "rank", "cause", "class", "score", "confidence", "explained_share", "evidence",
+        "contradicting", "change_id",
     )
     competitors = [
         [
@@ -415,10 +337,8 @@ def _add_hypotheses(case: Case, *, confidence: float) -> None:
         pl.DataFrame(
             [
                 {
-                    **dict(zip(keys, row, strict=True)),
-                    "evidence": json.dumps(row[6]),
-                    "contradicting": json.dumps(row[7]),
-                    "competitors": json.dumps(rivals),
+                    **dict(zip(keys, row, strict=True)), "evidence": json.dumps(row[6]),
+                    "contradicting": json.dumps(row[7]), "competitors": json.dumps(rivals),
                     "missing": json.dumps(missing),
                 }
                 for row, rivals in zip(rows, competitors, strict=True)
@@ -429,8 +349,7 @@ def _add_hypotheses(case: Case, *, confidence: float) -> None:
         "suspect",
         pl.DataFrame(
             {
-                "rank": [1, 2],
-                "service": ["vllm", None],
+                "rank": [1, 2], "service": ["vllm", None],
                 "metric": ["vllm:kv_cache_usage_perc", "vllm:num_requests_waiting"],
                 "score": [9.4, 8.8],
             }
@@ -443,12 +362,8 @@ def _add_hypotheses(case: Case, *, confidence: float) -> None:
         pl.DataFrame(
             [
                 {
-                    "part": n,
-                    "reference_ns": a * SECOND,
-                    "observed_ns": b * SECOND,
-                    "delta_ns": (b - a) * SECOND,
-                    "share": (b - a) / added,
-                    "evidence": "E7",
+                    "part": n, "reference_ns": a * SECOND, "observed_ns": b * SECOND,
+                    "delta_ns": (b - a) * SECOND, "share": (b - a) / added, "evidence": "E7",
                 }
                 for n, a, b in parts
             ]
@@ -463,12 +378,9 @@ def _add_verdict(case: Case, status: str, reason: str, confidence: float) -> Non
         pl.DataFrame(
             [
                 {
-                    "status": status,
-                    "cause": "kv_pool_too_small" if named else None,
-                    "class": "config" if named else None,
-                    "confidence": confidence,
-                    "reason": reason,
-                    "judge": "rules",
+                    "status": status, "cause": "kv_pool_too_small" if named else None,
+                    "class": "config" if named else None, "confidence": confidence,
+                    "reason": reason, "judge": "rules",
                 }
             ]
         ),
@@ -481,35 +393,20 @@ def _add_fixes(case: Case, name: str) -> None:
         pl.DataFrame(
             [
                 {
-                    "id": 1,
-                    "kind": "rollback",
-                    "phase": "mitigate",
-                    "target": name,
+                    "id": 1, "kind": "rollback", "phase": "mitigate", "target": name,
                     "change_id": "c41",
                     "action": "Roll back the change of gpu_memory_utilization.",
-                    "file": "01-rollback.sh",
-                    "undo": "01-undo.sh",
-                    "risk": "A restart empties the prefix cache.",
-                    "reversible": True,
-                    "time_to_effect": "minutes",
-                    "gate": "passed: change matched, 0.93 ≥ 0.87",
-                    "content": "#!/bin/sh\n",
-                    "undo_content": "#!/bin/sh\n",
+                    "file": "01-rollback.sh", "undo": "01-undo.sh",
+                    "risk": "A restart empties the prefix cache.", "reversible": True,
+                    "time_to_effect": "minutes", "gate": "passed: change matched, 0.93 ≥ 0.87",
+                    "content": "#!/bin/sh\n", "undo_content": "#!/bin/sh\n",
                 },
                 {
-                    "id": 2,
-                    "kind": "config",
-                    "phase": "repair",
-                    "target": "vllm",
-                    "change_id": None,
-                    "action": "Set --gpu-memory-utilization=0.92.",
-                    "file": "02-config.patch",
-                    "undo": None,
-                    "risk": "Less memory for activations.",
-                    "reversible": True,
-                    "time_to_effect": "minutes",
-                    "gate": "open",
-                    "content": "--- a\n+++ b\n",
+                    "id": 2, "kind": "config", "phase": "repair", "target": "vllm",
+                    "change_id": None, "action": "Set --gpu-memory-utilization=0.92.",
+                    "file": "02-config.patch", "undo": None,
+                    "risk": "Less memory for activations.", "reversible": True,
+                    "time_to_effect": "minutes", "gate": "open", "content": "--- a\n+++ b\n",
                     "undo_content": None,
                 },
             ]
@@ -523,12 +420,8 @@ def _add_trial(case: Case) -> None:
         pl.DataFrame(
             [
                 {
-                    "status": "validated",
-                    "cause": "kv_pool_too_small",
-                    "device": "cpu",
-                    "fault": "kv_blocks 120 -> 48",
-                    "fix": "kv_blocks 48 -> 160",
-                    "pairs": 6,
+                    "status": "validated", "cause": "kv_pool_too_small", "device": "cpu",
+                    "fault": "kv_blocks 120 -> 48", "fix": "kv_blocks 48 -> 160", "pairs": 6,
                     "spent_ns": 14_000_000_000,
                     "reason": "The small pool reproduces preemptions and queue; a larger one removes them.",
                     "details": json.dumps({"seed": 7, "fidelity": {"prompt_tokens": 1.02}}),
@@ -545,8 +438,7 @@ def _add_trial(case: Case) -> None:
                 for arm, level in levels.items()
                 for pair in range(6)
                 for figure, value in (
-                    ("ttft_p50_ms", level + pair / 10),
-                    ("preemptions", float(level > 50) * 9),
+                    ("ttft_p50_ms", level + pair / 10), ("preemptions", float(level > 50) * 9),
                 )
             ]
         ),

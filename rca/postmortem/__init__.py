@@ -1,0 +1,1 @@
+"""The postmortem as a document: Markdown, one HTML file, charts."""

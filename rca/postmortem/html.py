@@ -1,0 +1,63 @@
+"""report.html: the postmortem as one file that loads nothing and runs nothing."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rca import wording
+from rca.case import Case
+from rca.plain import duration, moment, number, printable
+from rca.postmortem.charts import draw
+from rca.postmortem.story import arm_names, ratio_to_healthy, share, tell
+
+
+def write_html(case: Case, out: Path) -> Path:
+    """Write OUT/report.html; equal cases give equal bytes.
+
+    Raises:
+        CaseError: The case was never judged.
+    """
+    story = tell(case)
+    answer = story.answer
+    text = (
+        _environment()
+        .get_template("report.html.jinja")
+        .render(
+            story=story,
+            answer=answer,
+            charts=draw(case, answer, None),
+            window=wording.window(answer.window),
+            headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
+            trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
+            arm_names=arm_names(story.arms),
+        )
+    )
+    out.mkdir(parents=True, exist_ok=True)
+    target = out / "report.html"
+    target.write_text(
+        re.sub(r"\n{2,}", "\n", text).strip() + "\n", encoding="utf-8", newline="\n"
+    )
+    return target
+
+
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader("rca.postmortem"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        show=lambda value: printable(value, 2_000), lines=_lines, moment=moment, duration=duration,
+        number=number, share=share, ratio=ratio_to_healthy, movement=wording.movement,
+    )  # fmt: skip
+    return environment
+
+
+def _lines(text: str) -> str:
+    """Several lines, everything else invisible written out."""
+    return "\n".join(printable(line, 4_000) for line in text.replace("\t", "    ").splitlines())

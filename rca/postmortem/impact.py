@@ -1,0 +1,140 @@
+"""What the incident cost, in figures that carry their own query."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from rca.answer import Window
+from rca.case import Case, sql_files
+from rca.plain import duration, number, percent, printable
+
+_OBJECTIVE = re.compile(
+    r"(?:e2e|end.to.end|latency)\D*?(?:p\d+)?\s*(?:<|≤|<=|under|below)\s*([0-9.]+)\s*(ms|s)\b",
+    re.I,
+)
+_NOISE = 0.05  # a smaller loss of throughput is not worth a claim
+_UNIT_NS = {"ms": 1_000_000, "s": 1_000_000_000}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure of the impact: `id` is cited, `sql` gives (reference, observed)."""
+
+    id: str
+    name: str
+    text: str
+    sql: str
+    reference: float | None
+    observed: float | None
+
+
+@dataclass(frozen=True)
+class Severity:
+    """A proposal for people, with the rule that gave it."""
+
+    level: str
+    because: str
+
+
+def measure(case: Case, window: Window) -> list[Figure]:
+    """Figures of the incident; none when there is no window or no request was recorded."""
+    if window.dur_ns is None or not window.dur_ns or not case.has("request"):
+        return []
+    limit_ns, limit = _limit(case, window)
+    bounds = {"start_ns": window.start_ns, "end_ns": window.end_ns, "limit_ns": limit_ns}
+    texts = {
+        "requests": lambda r, o: (
+            f"{number(o)} recorded requests arrived in the window{_instead(r, number)}"
+        ),
+        "tenants": lambda r, o: f"{number(o)} tenants had requests in the window",
+        "failed": lambda r, o: f"{percent(o)} of the requests failed{_instead(r, percent)}",
+        "slow": lambda r, o: (
+            f"{percent(o)} of the requests took longer than {limit}{_instead(r, percent)}"
+        ),
+        "tokens": lambda r, o: _tokens(r, o, window.dur_ns or 0),
+    }
+    figures: list[Figure] = []
+    for name, template in _queries():
+        if name not in texts or (name == "slow" and limit_ns is None):
+            continue
+        sql = _bind(template, bounds)
+        rows = case.rows(sql)
+        if rows and rows[0][1] is not None:
+            reference, observed = rows[0]
+            figures.append(
+                Figure(
+                    f"I{len(figures) + 1}",
+                    name,
+                    texts[name](reference, observed),
+                    sql,
+                    reference,
+                    observed,
+                )
+            )
+    return figures
+
+
+def propose_severity(figures: list[Figure], slowdown: float | None) -> Severity:
+    """SEV1 to SEV3 from the share of requests that failed or were slow, else from the slowdown."""
+    shares = [
+        (f.observed, f.id)
+        for f in figures
+        if f.observed is not None and f.name in {"failed", "slow"}
+    ]
+    worst, cited = max(shares, default=(None, ""))
+    if worst is not None:
+        level = "SEV1" if worst >= 0.5 else "SEV2" if worst >= 0.1 else "SEV3"
+        return Severity(
+            level, f"{percent(worst)} of the requests were slow or failed ({cited})"
+        )
+    if slowdown is None:
+        return Severity("SEV3", "no figure of the impact is in the recordings")
+    level = "SEV1" if slowdown >= 10 else "SEV2" if slowdown >= 3 else "SEV3"
+    return Severity(level, f"latency ×{number(slowdown)}")
+
+
+def objective_ns(slo: str | None) -> int | None:
+    """The latency limit in an objective such as `e2e p99 < 2 s`."""
+    found = _OBJECTIVE.search(slo or "")
+    return round(float(found[1]) * _UNIT_NS[found[2].lower()]) if found else None
+
+
+def _limit(case: Case, window: Window) -> tuple[int | None, str]:
+    given = objective_ns(window.slo)
+    if given is not None:
+        return given, f"the objective's {duration(given)}"
+    sql = dict(_queries())["healthy_p99"]
+    limit_ns, n = case.rows(sql)[0]
+    return (limit_ns, f"{duration(limit_ns)}, the healthy p99") if n else (None, "")
+
+
+def _tokens(reference: float | None, observed: float, dur_ns: int) -> str:
+    text = f"{number(observed)} tokens/s were generated in the recorded requests"
+    if reference is None:
+        return text
+    text += f", {number(reference)} when healthy"
+    if observed > (1 - _NOISE) * reference:
+        return text
+    return (
+        text + f": about {number((reference - observed) * dur_ns / 1e9)} tokens were not served"
+    )
+
+
+def _instead(reference: float | None, tell: Any) -> str:
+    return "" if reference is None else f" ({tell(reference)} when healthy)"
+
+
+def _queries() -> list[tuple[str, str]]:
+    return [
+        (printable(name).split("_", 1)[1].removesuffix(".sql"), text)
+        for name, text in sql_files("postmortem")
+    ]
+
+
+def _bind(template: str, bounds: dict[str, int | None]) -> str:
+    """The query with its integers written in, so that it can be run again as it is printed."""
+    for name, value in bounds.items():
+        template = template.replace(f"${name}", str(value))
+    return template.strip().removesuffix(";")

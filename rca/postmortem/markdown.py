@@ -1,0 +1,124 @@
+"""postmortem.md: the story of a case as GitHub reads it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from rca import wording
+from rca.answer import Evidence
+from rca.case import Case
+from rca.plain import duration, factor, moment, number, printable, quantity
+from rca.postmortem.charts import Chart, draw
+from rca.postmortem.escape import Markdown, cell, code, fence, prose
+from rca.postmortem.story import Said, Story, arm_names, ratio_to_healthy, share, tell
+
+ARM_SQL = "SELECT arm, pair, engine, figure, value FROM trial_arm ORDER BY ALL"
+
+
+def write(case: Case, out: Path) -> Path:
+    """Write OUT/postmortem.md and OUT/charts/*.svg; equal cases give equal bytes.
+
+    Raises:
+        CaseError: The case was never judged.
+    """
+    story = tell(case)
+    out.mkdir(parents=True, exist_ok=True)
+    text = render(story, draw(case, story.answer, out / "charts"), _rules(out))
+    target = out / "postmortem.md"
+    target.write_text(text, encoding="utf-8", newline="\n")
+    return target
+
+
+def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
+    """The document as text; `rules` is the name of the file of alert rules below fixes/."""
+    answer = story.answer
+    text = (
+        _environment()
+        .get_template("postmortem.md.jinja")
+        .render(
+            story=story,
+            answer=answer,
+            charts=charts,
+            rules=rules,
+            headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
+            trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
+            could_move=wording.missing(answer.leading),
+            arm_names=arm_names(story.arms),
+            arm_sql=ARM_SQL,
+            details=flat(answer.trial.details or {}),
+        )
+    )
+    return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def flat(details: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Nested settings as `a.b` and a value, at most 60 of them."""
+    rows: list[tuple[str, str]] = []
+    for key, value in details.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, dict):
+            rows += flat(value, f"{name}.")
+        else:
+            rows.append((name, value if isinstance(value, str) else json.dumps(value)))
+    return rows[:60]
+
+
+def _environment() -> Environment:
+    # Not HTML: every expression passes `prose`, which makes text inert in Markdown.
+    environment = Environment(
+        loader=PackageLoader("rca.postmortem"),
+        autoescape=False,  # noqa: S701
+        finalize=lambda value: prose("" if value is None else value),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(
+        cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
+        moment=moment, duration=duration, number=number, quantity=quantity, share=share,
+        ratio=ratio_to_healthy, effect=_effect,
+    )  # fmt: skip
+    return environment
+
+
+def _link(identifier: str) -> Markdown:
+    """An id of evidence as a link to its query in the appendix."""
+    known = re.fullmatch(r"[A-Z][0-9]+", identifier)
+    return Markdown(f"[{identifier}](#{identifier.lower()})") if known else cell(identifier)
+
+
+def _refs(identifiers: Sequence[str]) -> Markdown:
+    return Markdown(", ".join(_link(i) for i in identifiers) or "–")
+
+
+def _told(said: Said) -> Markdown:
+    return Markdown(
+        f"{prose(said.text)} ({_refs(said.cites)})" if said.cites else prose(said.text)
+    )
+
+
+def _file(name: str, folder: str) -> Markdown:
+    return Markdown(f"[{code(f'{folder}/{name}')}]({_path(f'{folder}/{name}')})")
+
+
+def _path(name: str) -> Markdown:
+    return Markdown(quote(printable(name, 200), safe="/-_."))
+
+
+def _alt(text: str) -> Markdown:
+    return Markdown(re.sub(r"[^\w .,:%-]", " ", printable(text)))
+
+
+def _effect(item: Evidence) -> str:
+    return factor(item.effect, item.effect_low, item.effect_high) or item.direction
+
+
+def _rules(out: Path) -> str | None:
+    return "alerts.rules.yml" if (out / "fixes" / "alerts.rules.yml").is_file() else None

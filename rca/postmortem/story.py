@@ -1,0 +1,394 @@
+"""What the postmortem tells, before it takes the form of a document."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from statistics import median
+
+from rca import wording
+from rca.answer import Answer, Evidence, Hypothesis, natural, read
+from rca.case import Case
+from rca.plain import duration, moment, number, percent, printable
+from rca.postmortem.impact import Figure, Severity, measure, propose_severity
+
+_LOOK_BACK_NS = 3_600_000_000_000
+_CONTRIBUTES = 0.1
+_FULL = {"kv_usage", "gpu_memory", "waiting", "pool_waiters", "host_memory"}
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence and the ids of what it rests on."""
+
+    text: str
+    cites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of the timeline."""
+
+    ts_ns: int
+    what: str
+    source: str
+    cites: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Medians of one figure of the experiment over its runs, by arm."""
+
+    engine: str
+    figure: str
+    medians: dict[str, float]
+    floor: float | None  # |control / healthy - 1|: what two equal set-ups differ by
+
+
+@dataclass(frozen=True)
+class Story:
+    """Everything a template needs; no text in it is escaped yet."""
+
+    answer: Answer
+    title: str
+    service: str
+    lead: Hypothesis | None
+    paragraph: list[Said]
+    cause: Said
+    severity: Severity
+    figures: list[Figure]
+    events: list[Event]
+    detection: Said
+    mechanism: list[Said]
+    factors: list[Said]
+    ruled_out: list[Said]
+    not_ruled_out: list[Said]
+    arms: list[Arms]
+    actions: list[Said]
+    notes: list[tuple[str, str, str, int]]
+    sources: list[tuple[str, ...]]
+
+
+def tell(case: Case) -> Story:
+    """The story of a judged case."""
+    answer = read(case)
+    figures = measure(case, answer.window)
+    symptom = _worst_symptom(answer)
+    severity = propose_severity(
+        figures, math.exp(symptom.effect) if symptom and symptom.effect else None
+    )
+    service = _service(case, answer)
+    return Story(
+        answer=answer,
+        title=_title(answer, service),
+        service=service,
+        lead=answer.leading,
+        paragraph=_paragraph(answer, figures, symptom, service),
+        cause=_cause(answer),
+        severity=severity,
+        figures=figures,
+        events=_events(case, answer),
+        detection=_detection(case, answer),
+        mechanism=_mechanism(answer, symptom),
+        factors=_factors(answer),
+        ruled_out=_ruled_out(answer, decided=True),
+        not_ruled_out=_ruled_out(answer, decided=False),
+        arms=_arms(case),
+        actions=_actions(answer),
+        notes=case.rows(
+            "SELECT coalesce(s.path, n.example, ''), n.level, n.message, n.count FROM ingest_note n "
+            "LEFT JOIN source s ON s.id = n.source_id WHERE n.level <> 'info' ORDER BY ALL LIMIT 40"
+        ),
+        sources=case.rows(
+            "SELECT part, kind, format, path, status, coalesce(note, ''), shift_ns, sha256 "
+            "FROM source ORDER BY id"
+        ),
+    )
+
+
+def _service(case: Case, answer: Answer) -> str:
+    named = answer.provenance.get("service") or next(
+        (e.service for e in answer.evidence.values() if e.is_symptom and e.service), None
+    )
+    most = "SELECT service FROM span WHERE service IS NOT NULL GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT 1"
+    return printable(named or case.scalar(most) or "the service", 80)
+
+
+def _title(answer: Answer, service: str) -> str:
+    given = answer.provenance.get("title")
+    if given:
+        return printable(given, 120)
+    what = {
+        "diagnosed": f"slow because of {str(answer.verdict.cause).replace('_', ' ')}",
+        "no_incident": "no incident found",
+    }.get(
+        answer.verdict.status,
+        "slow, cause unknown" if answer.window.dur_ns else "recording without a reference",
+    )
+    return f"{service}: {what}"
+
+
+def _worst_symptom(answer: Answer) -> Evidence | None:
+    lead = answer.leading
+    cited = [e for e in answer.cited(lead.evidence) if e.is_symptom] if lead else []
+    felt = cited or [e for e in answer.evidence.values() if e.is_symptom]
+    moved = [e for e in felt if e.direction in {"up", "down", "new", "gone"}]
+    return max(moved, key=lambda e: abs(e.strength), default=None)
+
+
+def _paragraph(
+    answer: Answer, figures: list[Figure], symptom: Evidence | None, service: str
+) -> list[Said]:
+    window = answer.window
+    if window.dur_ns is None:
+        return [Said(f"{wording.window(window).capitalize()}.")]
+    said = [
+        Said(
+            f"On {moment(window.start_ns)} UTC {service} became slow for {duration(window.dur_ns)}."
+        )
+    ]
+    said += [Said(f"{wording.movement(symptom)}.", (symptom.id,))] if symptom else []
+    said += [
+        Said(f"{f.text}.", (f.id,))
+        for f in figures
+        if f.name in {"slow", "failed"} and f.observed
+    ]
+    mitigation = next((f for f in answer.fixes if f.phase == "mitigate"), None)
+    return said + (
+        [Said(f"Proposed first: {printable(mitigation.action, 240)}")] if mitigation else []
+    )
+
+
+def _cause(answer: Answer) -> Said:
+    said = answer.verdict
+    if said.status == "diagnosed":
+        text = f"{said.cause} ({said.class_}), confidence {said.confidence:.2f}: {printable(said.reason, 240)}"
+        lead = answer.leading
+        return Said(text, tuple(lead.evidence[:4]) if lead else ())
+    if said.status == "no_incident":
+        return Said(
+            f"No incident, confidence {said.confidence:.2f}: {printable(said.reason, 240)}"
+        )
+    return Said(f"The cause is not known: {printable(said.reason, 240)}")
+
+
+def _events(case: Case, answer: Answer) -> list[Event]:
+    window = answer.window
+    first = (window.start_ns or 0) - _LOOK_BACK_NS
+    events = [
+        Event(c.ts_ns, f"{c.kind}: {printable(c.subject, 80)}{_before_after(c.before, c.after)}", f"change {c.id}",
+              _cites_of_change(answer, c.id))
+        for c in answer.changes.values()
+        if window.start_ns is not None and first <= c.ts_ns <= (window.end_ns or 0)
+    ]  # fmt: skip
+    events += _onsets(answer)
+    events += [
+        Event(ts, f"alert {printable(name, 80)} fires", "alert")
+        for name, ts in _alerts(case, answer)
+    ]
+    if window.start_ns is not None and window.end_ns is not None:
+        events.append(
+            Event(window.start_ns, "the incident window begins", str(window.detected_by))
+        )
+        events.append(
+            Event(
+                window.end_ns,
+                "the incident window ends: recovery, or the end of the recording",
+                str(window.detected_by),
+            )
+        )
+    return sorted(events, key=lambda e: (e.ts_ns, e.what))
+
+
+def _onsets(answer: Answer) -> list[Event]:
+    lead = answer.leading
+    ids = list(lead.evidence) if lead else [e.id for e in answer.strongest(5)]
+    moved = [e for e in answer.cited(ids) if e.onset_ns is not None and e.direction != "event"]
+    events = []
+    for item in moved:
+        kind = (
+            "symptom" if item.is_symptom else "saturation" if item.role in _FULL else "movement"
+        )
+        events.append(
+            Event(
+                item.onset_ns or 0, f"{kind}: {wording.movement(item)}", item.source, (item.id,)
+            )
+        )
+    return events
+
+
+def _alerts(case: Case, answer: Answer) -> list[tuple[str, int]]:
+    window = answer.window
+    if window.start_ns is None:
+        return []
+    return case.rows(
+        "SELECT name, min(a.start_ns + s.shift_ns) AS ts FROM alert a JOIN source s ON s.id = a.source_id "
+        "WHERE s.part = 'incident' GROUP BY name HAVING ts BETWEEN ? AND ? ORDER BY ts, name LIMIT 20",
+        [window.start_ns - _LOOK_BACK_NS, window.end_ns],
+    )
+
+
+def _detection(case: Case, answer: Answer) -> Said:
+    onsets = [
+        e
+        for e in answer.evidence.values()
+        if e.is_symptom and e.onset_ns and e.direction != "flat"
+    ]
+    first = min(onsets, key=lambda e: e.onset_ns or 0, default=None)
+    began = first.onset_ns if first else answer.window.start_ns
+    if began is None:
+        return Said("No incident window, hence no detection gap.")
+    fired = [(ts, name) for name, ts in _alerts(case, answer) if ts >= began]
+    cites = (first.id,) if first else ()
+    if not fired:
+        return Said(
+            "No alert fired in the recordings after the first symptom: nobody was told, or the alerts are not in the bundle.",
+            cites,
+        )
+    ts, name = min(fired)
+    return Said(
+        f"Detection gap: {duration(ts - began)} from the first symptom to the alert {printable(name, 80)}.",
+        cites,
+    )
+
+
+def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
+    """At most five sentences: the change, what it moved, what was felt, the parts, the experiment."""
+    lead, said = answer.leading, []
+    if lead is None:
+        return [Said(f"{wording.movement(e)}.", (e.id,)) for e in answer.strongest(5)]
+    change = answer.changes.get(lead.change_id or "")
+    if change and answer.window.start_ns is not None:
+        when = duration(answer.window.start_ns - change.ts_ns)
+        text = f"{when} before the window, {printable(change.subject, 80)} was changed{_before_after(change.before, change.after)}."
+        said.append(Said(text, _cites_of_change(answer, change.id)))
+    moved = [
+        e
+        for e in answer.cited(lead.evidence)
+        if e is not symptom and e.direction not in {"event", "flat"}
+    ]
+    moved.sort(key=lambda e: (e.onset_ns is None, e.onset_ns or 0, natural(e.id)))
+    if moved:
+        said.append(
+            Said(
+                "Then, in this order: "
+                + "; ".join(wording.movement(e) for e in moved[:4])
+                + ".",
+                tuple(e.id for e in moved[:4]),
+            )
+        )
+    if symptom:
+        said.append(Said(f"Users felt it as: {wording.movement(symptom)}.", (symptom.id,)))
+    share = wording.explained(answer)
+    if share:
+        said.append(
+            Said(
+                f"{lead.cause} {share}.",
+                tuple(dict.fromkeys(p.evidence for p in answer.attribution)),
+            )
+        )
+    if answer.trial.status != "not_run":
+        said.append(
+            Said(
+                f"The experiment: {wording.TRIALS.get(answer.trial.status, answer.trial.status)}. {printable(answer.trial.reason, 300)}"
+            )
+        )
+    return said
+
+
+def _factors(answer: Answer) -> list[Said]:
+    others = [
+        h for h in answer.hypotheses
+        if h is not answer.leading and h.confidence >= _CONTRIBUTES
+    ]  # fmt: skip
+    if answer.verdict.status == "no_incident" or not answer.hypotheses:
+        return []
+    if not others:
+        return [Said(f"No second cause reached a confidence of {_CONTRIBUTES}.")]
+    return [
+        Said(f"{h.cause} ({h.class_}), confidence {h.confidence:.2f}.", tuple(h.evidence[:6]))
+        for h in others
+    ]
+
+
+def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
+    said = []
+    for other in answer.hypotheses:
+        if other is answer.leading and answer.verdict.status == "diagnosed":
+            continue
+        contrary = wording.against(answer, other)
+        if bool(contrary) != decided:
+            continue
+        head = f"{other.cause}, confidence {other.confidence:.2f}"
+        reasons = "; ".join(wording.movement(e) for e in contrary[:3])
+        said.append(
+            Said(
+                f"{head}: {reasons}." if decided else f"{head}.",
+                tuple(e.id for e in contrary[:3]),
+            )
+        )
+    return said[:10]
+
+
+def _arms(case: Case) -> list[Arms]:
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for engine, figure, arm, value in case.rows(
+        "SELECT engine, figure, arm, value FROM trial_arm WHERE isfinite(value) ORDER BY ALL"
+    ):
+        values.setdefault((engine, figure), {}).setdefault(arm, []).append(value)
+    table = []
+    for (engine, figure), arms in values.items():
+        medians = {arm: median(found) for arm, found in arms.items()}
+        healthy, control = medians.get("healthy"), medians.get("control")
+        floor = abs(control / healthy - 1) if healthy and control is not None else None
+        table.append(Arms(engine, figure, medians, floor))
+    return table
+
+
+def _actions(answer: Answer) -> list[Said]:
+    actions = [Said(f"{f.phase}: {printable(f.action, 240)}") for f in answer.fixes]
+    actions += [
+        Said(
+            f"record: {printable(g.statement, 240)}"
+            + (f" With: {printable(g.record, 240)}" if g.record else "")
+        )
+        for g in answer.gaps
+    ]
+    return actions
+
+
+def _cites_of_change(answer: Answer, change_id: str) -> tuple[str, ...]:
+    return tuple(
+        e.id
+        for e in answer.evidence.values()
+        if e.source == "change" and change_id and change_id in (e.statement + e.sql)
+    )[:2]
+
+
+def _before_after(before: str | None, after: str | None) -> str:
+    if before is None and after is None:
+        return ""
+    return f": {printable(before or '(unset)', 80)} → {printable(after or '(unset)', 80)}"
+
+
+def arm_names(arms: Iterable[Arms]) -> list[str]:
+    """All arms of an experiment: the fixed ones in their order, then the candidates."""
+    order = ["healthy", "control", "fault", "fix", "placebo"]
+    found = {name for row in arms for name in row.medians}
+    return [n for n in order if n in found] + sorted(found - set(order))
+
+
+def ratio_to_healthy(row: Arms, arm: str) -> str:
+    """The median of an arm and its ratio to the healthy one."""
+    value, healthy = row.medians.get(arm), row.medians.get("healthy")
+    if value is None:
+        return ""
+    return number(value) + (
+        f" (×{number(value / healthy)})" if healthy and arm != "healthy" else ""
+    )
+
+
+def share(value: float | None) -> str:
+    """A share in per cent, empty when there is none."""
+    return "" if value is None else percent(value)

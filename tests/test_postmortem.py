@@ -1,0 +1,247 @@
+"""The postmortem: what it tells, that it is stable, that names in it are harmless."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree as ET  # our own SVG, nothing hostile
+
+import case_builder
+import pytest
+from markdown_it import MarkdownIt
+
+from rca.case import Case
+from rca.errors import CaseError
+from rca.postmortem.charts import Charts
+from rca.postmortem.escape import cell, code, fence, prose
+from rca.postmortem.html import write_html
+from rca.postmortem.impact import objective_ns
+from rca.postmortem.markdown import write
+
+CASES = [
+    case_builder.diagnosed,
+    case_builder.unknown,
+    case_builder.no_incident,
+    case_builder.gpu_only,
+]
+SECTIONS = [
+    "1. Summary", "2. Impact", "3. Timeline", "4. What happened", "5. Contributing factors",
+    "6. Ruled out, and what is missing", "7. Fix", "8. Trial", "9. Guard rails",
+    "10. Action items and lessons", "11. Appendix",
+]  # fmt: skip
+
+
+def written(case: Case, out: Path) -> str:
+    return write(case, out).read_text(encoding="utf-8")
+
+
+def tokens_of(text: str) -> list[str]:
+    """Types of everything that Markdown makes of a text, with HTML and tables on."""
+    flat = []
+    for token in MarkdownIt("commonmark", {"html": True}).enable("table").parse(text):
+        flat += [token.type, *(child.type for child in token.children or [])]
+    return flat
+
+
+@pytest.mark.parametrize("build", CASES)
+def test_all_sections_stand_in_order(build: Callable[[], Case], tmp_path: Path) -> None:
+    headings = re.findall(r"^## (.*)$", written(build(), tmp_path), re.MULTILINE)
+    assert headings == SECTIONS
+
+
+def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
+    text = written(case_builder.diagnosed(), tmp_path)
+    assert text.startswith("# vllm: slow because of kv pool too small\n")
+    assert "**Cause.** kv_pool_too_small (config), confidence 0.93" in text
+    assert "SEV1 proposed: 99.6 % of the requests were slow or failed (I3)" in text
+    assert (
+        "| 276 recorded requests arrived in the window (275 when healthy) | [I1](#i1) |" in text
+    )
+    assert (
+        "Detection gap: 3 min from the first symptom to the alert HighLatency. ([E7](#e7))"
+        in text
+    )
+    assert "Ruled out: overload, confidence 0.04: running 14 → 9 (×0.643 [0.582–0.71])." in text
+    assert "| queue | 50 ms | 2.5 s | 2.45 s | 55.2 % | [E7](#e7) |" in text
+    assert "| torch | ttft_p50_ms | 20.2 | 20.6 (×1.02) | 96.2 (×4.75) |" in text
+    assert (
+        "[`fixes/01-rollback.sh`](fixes/01-rollback.sh); to undo: [`fixes/01-undo.sh`]" in text
+    )
+    assert text.count("TODO") >= 8
+
+
+def test_timeline_is_in_the_order_of_time(tmp_path: Path) -> None:
+    section = written(case_builder.diagnosed(), tmp_path).split("## 3.")[1].split("## 4.")[0]
+    rows = re.findall(r"^\| (2026-01-31 \S+) \| (\w+)", section, re.MULTILINE)
+    assert rows == sorted(rows, key=lambda row: row[0])
+    assert [what for _, what in rows][:3] == ["scale", "deploy", "symptom"]
+
+
+def test_unknown_and_healthy_say_so(tmp_path: Path) -> None:
+    unknown = written(case_builder.unknown(), tmp_path / "u")
+    assert (
+        "**Cause.** The cause is not known: No cause explains both strongest movements."
+        in unknown
+    )
+    healthy = written(case_builder.no_incident(), tmp_path / "n")
+    assert "**Cause.** No incident, confidence 0.96" in healthy
+    assert "impact on users cannot be counted" in healthy
+
+
+@pytest.mark.parametrize("build", CASES)
+def test_every_cited_id_is_explained_in_the_appendix(
+    build: Callable[[], Case], tmp_path: Path
+) -> None:
+    text = written(build(), tmp_path)
+    cited = set(re.findall(r"\]\(#(\w+)\)", text))
+    assert cited == {h.lower() for h in re.findall(r"^#### (\w+)$", text, re.MULTILINE)}
+
+
+def test_figures_of_the_impact_come_again_from_the_printed_query(tmp_path: Path) -> None:
+    case = case_builder.diagnosed()
+    text = written(case, tmp_path)
+    sql = re.search(r"#### I3\n\n```sql\n(.*?)\n```", text, re.DOTALL)
+    assert sql
+    reference, observed = case.rows(sql[1])[0]
+    assert reference == 0
+    assert observed == pytest.approx(0.996, abs=0.001)
+
+
+def test_same_case_gives_the_same_bytes(tmp_path: Path) -> None:
+    outs = [tmp_path / "a", tmp_path / "b"]
+    for out in outs:
+        case = case_builder.diagnosed()
+        write(case, out)
+        write_html(case, out)
+    first, second = (
+        {p.relative_to(o): p.read_bytes() for p in o.rglob("*") if p.is_file()} for o in outs
+    )
+    assert first == second
+    assert len(first) >= 4  # two documents and at least two charts
+
+
+def test_hostile_names_make_no_markup_in_markdown(tmp_path: Path) -> None:
+    calm = tokens_of(written(case_builder.diagnosed(), tmp_path / "a"))
+    text = written(case_builder.diagnosed(name=case_builder.HOSTILE), tmp_path / "b")
+    hostile = tokens_of(text)
+    assert "onerror=alert(1)" in text
+    for kind in (
+        "html_block",
+        "html_inline",
+        "image",
+        "link_open",
+        "heading_open",
+        "tr_open",
+        "td_open",
+    ):
+        assert hostile.count(kind) == calm.count(kind), kind
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.seen.append((tag, dict(attrs)))
+
+
+@pytest.mark.parametrize("name", ["deployment/vllm", case_builder.HOSTILE])
+def test_report_loads_nothing_and_runs_nothing(name: str, tmp_path: Path) -> None:
+    text = write_html(case_builder.diagnosed(name=name), tmp_path).read_text(encoding="utf-8")
+    tags = Tags()
+    tags.feed(text)
+    names = {tag for tag, _ in tags.seen}
+    assert not names & {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
+    for tag, attributes in tags.seen:
+        assert not [a for a in attributes if a.startswith("on") or a in {"src", "action"}], tag
+        assert str(attributes.get("href") or "#").startswith("#")
+        assert "url(http" not in str(attributes.get("style"))
+    assert "default-src 'none'" in text
+    assert "<svg" in text
+    assert "\x1b" not in text and "\u202e" not in text
+
+
+def test_report_ids_are_unique_and_links_arrive(tmp_path: Path) -> None:
+    text = write_html(case_builder.diagnosed(), tmp_path).read_text(encoding="utf-8")
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
+
+
+def test_charts_show_the_values_of_the_case(tmp_path: Path) -> None:
+    case = case_builder.diagnosed()
+    charts = Charts(case)
+    (bars,) = charts.attribution().to_dict()["datasets"].values()
+    assert [(b["part"], round(b["added_ms"])) for b in bars] == [
+        ("queue", 2450),
+        ("decode", 1700),
+        ("residual", 290),
+    ]
+    write(case, tmp_path)
+    for path in (tmp_path / "charts").glob("*.svg"):
+        assert ET.parse(path).getroot().tag.endswith("svg")  # noqa: S314
+    assert Charts(case_builder.gpu_only()).attribution() is None
+
+
+def test_signals_chart_has_one_panel_a_signal() -> None:
+    case = case_builder.diagnosed()
+    if not case.has("signal_value"):
+        pytest.skip("the view signal_value is not there")
+    chart = Charts(case).timeline().to_dict()
+    titles = [panel["title"]["text"] for panel in chart["vconcat"]]
+    assert titles[1:] == ["waiting (requests)  E1", "kv usage (ratio)  E2"]
+    assert titles[0] == "vllm e2e latency (s)  E7"
+
+
+def test_unjudged_case_is_an_expected_failure(tmp_path: Path) -> None:
+    with pytest.raises(CaseError, match="no verdict yet"):
+        write(Case.create(), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        ("kv_cache_usage rose 0.58 → 0.99 (×1.7)", "kv_cache_usage rose 0.58 → 0.99 (×1.7)"),
+        ("at 02:17:15 (×4.7 [4.2–5.2]).", "at 02:17:15 (×4.7 [4.2–5.2])."),
+        ("see http://evil.example now", "see `http://evil.example` now"),
+        ("ping @all or org/repo#1", "ping `@all` or `org/repo#1`"),
+        ("a `tick`", "a `` `tick` ``"),
+        ("<b> & $x$ *y* _z_ :smile:", "`<b>` `&` `$x$` `*y*` `_z_` `:smile:`"),
+        ("- item", "\\- item"),
+        ("1. item", "1\\. item"),
+        ("a|b", "`a|b`"),
+    ],
+)
+def test_prose(raw: str, expected: str) -> None:
+    assert prose(raw) == expected
+
+
+def test_cells_hold_pipes_and_nothing() -> None:
+    assert cell("a|b") == "`a\\|b`"
+    assert cell("a\\|b") == "`a\\¦b`"  # GitHub would end the cell at a pipe here
+    assert cell(None) == "–"
+    table = f"| h | i |\n|---|---|\n| {cell('a|b')} | {cell(case_builder.HOSTILE)} |"
+    assert tokens_of(table).count("td_open") == 2
+
+
+def test_code_and_fences_cannot_be_left() -> None:
+    assert code("a``b") == "```a``b```"
+    block = fence("SELECT 1\n```\n# out\n~~~")
+    assert tokens_of(block) == ["fence"]
+
+
+@pytest.mark.parametrize(
+    ("slo", "expected"),
+    [
+        ("e2e p99 < 2 s", 2_000_000_000),
+        ("latency p95 under 300 ms", 300_000_000),
+        ("99.9 % available", None),
+        (None, None),
+    ],
+)
+def test_objective(slo: str | None, expected: int | None) -> None:
+    assert objective_ns(slo) == expected
