@@ -7,6 +7,7 @@ from importlib import import_module
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
+from rca.parsers.lookalikes import explain
 
 __all__ = ["Format", "Head", "Sink", "formats", "recognise"]
 
@@ -14,15 +15,25 @@ __all__ = ["Format", "Head", "Sink", "formats", "recognise"]
 # Most specific first. Modules are imported when the first file is read, not before.
 _MODULES = (
     "torch_profiler",
+    "nsys_sqlite",
     "jaeger",
     "jaeger_es",
     "zipkin",
     "otel_console",
     "otlp_proto",
     "otlp",
+    "otlp_metrics",
+    "otlp_logs",
+    "tsdb_block",
+    "alertmanager",
+    "json_log",
     "prometheus_json",
+    "victoriametrics",
     "changes",
+    "grafana_csv",
+    "promtool_dump",
     "prometheus_text",
+    "engine_log",
     "config_text",
     "config_yaml",
 )
@@ -43,8 +54,5 @@ def recognise(head: Head) -> Format:
     for known in formats():
         if known.recognise(head):
             return known
-    raise ParseError(
-        "no known recording in it",
-        path=str(head.path),
-        hint="see docs/formats.md for what is read",
-    )
+    reason = explain(head)
+    raise ParseError(reason.problem, path=str(head.path), hint=reason.hint)

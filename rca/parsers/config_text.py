@@ -65,6 +65,7 @@ def _read(path: Path, sink: Sink) -> None:
     rows.add_all(subject_of(path), _settings(_lines(data.decode("utf-8-sig", "replace"))))
     if not rows.rows:
         raise ParseError("no setting in it can be read", path=str(path))
+    sink.count_elements(len(rows.rows))
     rows.write(sink)
 
 

@@ -197,6 +197,7 @@ def _read(path: Path, sink: Sink) -> None:
         sink.note("warning", "truncated", damage, lost=True)
     rows = ConfigRows()
     add_documents(documents, path, rows)
+    sink.count_elements(len(rows.rows))
     rows.write(sink)
 
 

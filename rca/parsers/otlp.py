@@ -194,7 +194,7 @@ def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows)
 
 def _read(path: Path, sink: Sink) -> None:
     rows = SpanRows(sink)
-    if _starts_with_a_line(read_head(path)):
+    if starts_with_a_line(read_head(path)):
         _read_json_lines(path, rows, sink)
     else:
         document, whole = read_whole(path, 7, _decode)
@@ -204,7 +204,7 @@ def _read(path: Path, sink: Sink) -> None:
     rows.flush()
 
 
-def _starts_with_a_line(head: Head) -> bool:
+def starts_with_a_line(head: Head) -> bool:
     """Whether the first line is a whole value, or too long for the head to tell."""
     line = head.data.lstrip(b"\xef\xbb\xbf \t\r\n").split(b"\n", 1)[0].rstrip()
     if len(line) > 1024:

@@ -22,6 +22,7 @@ LINE = (
     r"[ \t]+(?P<value>[-+0-9.eE]+|[-+]?(?i:nan|inf|infinity))"
     r"(?:[ \t]+(?P<ts>[-+0-9.eE]+))?[ \t]*(?:#.*)?\r?$"
 )
+LABELS = re.compile(_LABELS)
 _LINE = re.compile(LINE)
 _LABEL = re.compile(
     r'[\s,{]*(?:"((?:[^"\\]|\\.)*)"|([^\s"={},]+))(?:\s*=\s*"((?:[^"\\]|\\.)*)")?[\s,}]*'

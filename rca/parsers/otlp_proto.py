@@ -1,0 +1,153 @@
+"""OTLP in binary: one ExportTraceServiceRequest, as a collector receives it."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rca.errors import ParseError
+from rca.parsers.format import Format, Head, Sink
+from rca.parsers.protobuf import Value, WireError, chunk, double, fields, number, signed, text
+from rca.parsers.span_rows import SpanRow, SpanRows, joined, resource_json
+from rca.parsers.stream import HEAD_BYTES, read_all
+
+_LIMIT_BYTES = 2_147_483_648
+_KINDS = (None, "internal", "server", "client", "producer", "consumer")
+_STATUS = ("unset", "ok", "error")
+
+
+def _any(message: bytes) -> Any:
+    for field, value in fields(message):
+        if field in _VALUES:
+            return _VALUES[field](value)
+    return None
+
+
+def _attributes(pairs: list[Value]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        parts = dict(fields(chunk(pair)))
+        found[text(parts.get(1, b""))] = _any(chunk(parts[2])) if 2 in parts else None
+    return found
+
+
+def _repeated(message: Value) -> list[Value]:
+    return [value for field, value in fields(chunk(message)) if field == 1]
+
+
+# The fields of an AnyValue; one of them is there.
+_VALUES: dict[int, Callable[[Value], Any]] = {
+    1: text,
+    2: bool,
+    3: signed,
+    4: double,
+    5: lambda value: [_any(chunk(inner)) for inner in _repeated(value)],
+    6: lambda value: _attributes(_repeated(value)),
+    7: lambda value: base64.b64encode(chunk(value)).decode(),
+}
+
+
+def _gathered(message: bytes) -> dict[int, list[Value]]:
+    """The values of a message by field number."""
+    found: dict[int, list[Value]] = {}
+    for field, value in fields(message):
+        found.setdefault(field, []).append(value)
+    return found
+
+
+def _one(parts: dict[int, list[Value]], field: int) -> Value | None:
+    return parts[field][-1] if field in parts else None
+
+
+def _hex(parts: dict[int, list[Value]], field: int) -> str:
+    value = _one(parts, field)
+    raw = b"" if value is None else chunk(value)
+    return raw.hex() if any(raw) else ""
+
+
+def _ns(parts: dict[int, list[Value]], field: int) -> int | None:
+    value = _one(parts, field)
+    return None if value is None else number(value) or None
+
+
+def _add_span(message: bytes, service: str | None, resource: bytes, rows: SpanRows) -> None:
+    parts = _gathered(message)
+    trace_id, span_id = _hex(parts, 1), _hex(parts, 2)
+    start, end = _ns(parts, 7), _ns(parts, 8)
+    kind = _ns(parts, 6) or 0
+    status = dict(fields(chunk(_one(parts, 15) or b"")))
+    code = number(status.get(3, 0))
+    rows.add(
+        SpanRow(
+            trace_id,
+            span_id,
+            _hex(parts, 4) or None,
+            service,
+            text(_one(parts, 5) or b""),
+            _KINDS[kind] if kind < len(_KINDS) else None,
+            start,
+            None if start is None or end is None else end - start,
+            _STATUS[code] if code < len(_STATUS) else "unset",
+            joined(_attributes(parts.get(9, [])), resource),
+        )
+    )
+    for value in parts.get(11, []):
+        event = _gathered(chunk(value))
+        name = text(_one(event, 2) or b"")
+        rows.add_event(
+            trace_id, span_id, _ns(event, 1) or 0, name, _attributes(event.get(3, []))
+        )
+    for value in parts.get(13, []):
+        link = _gathered(chunk(value))
+        target = _hex(link, 1), _hex(link, 2)
+        rows.add_link(trace_id, span_id, target, _attributes(link.get(4, [])))
+
+
+def _add_resource(message: bytes, rows: SpanRows) -> None:
+    parts = _gathered(message)
+    resource = _attributes(_gathered(chunk(_one(parts, 1) or b"")).get(1, []))
+    service = resource.get("service.name")
+    encoded = resource_json(resource)
+    for scope in parts.get(2, []):
+        for field, span in fields(chunk(scope)):
+            if field == 2:
+                _add_span(chunk(span), None if service is None else str(service), encoded, rows)
+
+
+def _read(path: Path, sink: Sink) -> None:
+    data, damage = read_all(path, _LIMIT_BYTES)
+    rows = SpanRows(sink)
+    try:
+        for field, message in fields(data):
+            if field == 1:
+                _add_resource(chunk(message), rows)
+    except WireError as error:
+        damage = damage or str(error)
+    if damage and not rows.count:
+        raise ParseError(f"no span in it can be read: {damage}", path=str(path))
+    rows.flush()
+    if damage:
+        sink.note("warning", "truncated", f"cut short: {damage}", lost=True)
+
+
+def _recognise(head: Head) -> bool:
+    """ResourceSpans with a resource that has attributes; nothing else begins so."""
+    data = head.data
+    if data[:1] != b"\x0a":
+        return False
+    if len(data) >= HEAD_BYTES:
+        return b"service.name" in data[:4096]
+    try:
+        parts = _gathered(data)
+        inner = _gathered(chunk(parts[1][0]))
+        spans = [v for scope in inner.get(2, []) for f, v in fields(chunk(scope)) if f == 2]
+        return set(parts) == {1} and all(
+            len(_hex(_gathered(chunk(s)), 1)) in (0, 32) for s in spans
+        )
+    except (WireError, KeyError):
+        return False
+
+
+FORMAT = Format("otlp_proto", "trace", _recognise, _read)

@@ -1,0 +1,72 @@
+"""A block of Prometheus' TSDB, read by running promtool where it is installed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from rca.errors import ParseError
+from rca.parsers.format import Format, Head, Sink
+from rca.parsers.json_text import mapping, sketch
+from rca.parsers.prometheus_text import read_text
+
+_TIMEOUT_S = 600
+_ULID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}")
+
+
+def _read(path: Path, sink: Sink) -> None:
+    block = path.parent
+    if not (block / "index").is_file() or not (block / "chunks").is_dir():
+        raise ParseError(
+            "is the description of a TSDB block whose index and chunks are not beside it",
+            path=str(path),
+            hint="give the whole block folder",
+        )
+    program = shutil.which("promtool")
+    if program is None:
+        raise ParseError(
+            "is a TSDB block, which promtool reads, and promtool is not installed",
+            path=str(path),
+            hint="run where it is: promtool tsdb dump DATA_FOLDER > dump.txt, and give dump.txt",
+        )
+    with tempfile.TemporaryDirectory(prefix="rca-tsdb-") as folder:
+        dump = Path(folder) / "dump.txt"
+        _dump(program, block, Path(folder) / "data", dump, path)
+        read_text(dump, sink)
+    sink.describe(producer="Prometheus")
+    sink.note(
+        "info",
+        "dump_limits",
+        "promtool prints stale markers as NaN and leaves native histograms out",
+    )
+
+
+def _dump(program: str, block: Path, data: Path, dump: Path, path: Path) -> None:
+    """Run promtool on a folder made as it wants one: the block, and a wal/ even if empty."""
+    name = block.name if _ULID.fullmatch(block.name) else "0" * 26
+    (data / "wal").mkdir(parents=True)
+    shutil.copytree(block, data / name)
+    command = [program, "tsdb", "dump", str(data)]
+    try:
+        with dump.open("wb") as out:
+            subprocess.run(  # noqa: S603  a fixed program and our own folder
+                command, stdout=out, stderr=subprocess.PIPE, check=True, timeout=_TIMEOUT_S
+            )
+    except subprocess.CalledProcessError as error:
+        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
+            "no message"
+        ]
+        raise ParseError(f"promtool cannot read it: {last[0][:200]}", path=str(path)) from error
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ParseError(f"promtool did not run: {error}", path=str(path)) from error
+
+
+def _recognise(head: Head) -> bool:
+    meta = mapping(sketch(head).value)
+    return {"ulid", "minTime", "maxTime", "compaction"} <= set(meta)
+
+
+FORMAT = Format("tsdb_block", "metrics", _recognise, _read)
