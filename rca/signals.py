@@ -48,12 +48,16 @@ class Points(NamedTuple):
 
     def on_grid(self, start_ns: int, step_ns: int, bins: int) -> Values:
         """Value in each of `bins` steps from start_ns on, NaN where there is no point."""
+        return self.counted_on_grid(start_ns, step_ns, bins)[0]
+
+    def counted_on_grid(self, start_ns: int, step_ns: int, bins: int) -> tuple[Values, Values]:
+        """The same, and the denominators: for a mean the number of observations in each step."""
         slot = (self.ts_ns - start_ns) // step_ns
         keep = (slot >= 0) & (slot < bins)
         num = np.bincount(slot[keep], self.num[keep], bins)
         den = np.bincount(slot[keep], self.den[keep], bins)
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.where(den > 0, num / den, np.nan)
+            return np.where(den > 0, num / den, np.nan), den
 
 
 EMPTY = Points(np.array([], np.int64), np.array([]), np.array([]))

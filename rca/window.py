@@ -1,0 +1,319 @@
+"""Where the incident is: the stretch of time in which what users feel left its healthy range.
+
+The scan looks at symptoms only (latencies and errors): each is compared with the healthy reference
+on its own robust scale, the strongest of them make one score for each bin of time, and the stretch
+with the largest sum of scores above a bar is the incident. The bar for the sum is set by the same
+scan on the healthy reference itself, since a fixed one does not carry over between systems.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from rca.case import Case
+from rca.errors import BundleError
+from rca.signals import Points, Signal, Values, load, meanings
+
+BAR = 0.45
+"""Score of a bin, 0 to 1, above which it speaks for an incident."""
+MIN_SUM = 2.0
+"""Smallest sum above the bar that counts: about four bins far out of range."""
+SELF_FACTOR = 1.3
+"""The sum must exceed the reference's own largest sum by this factor."""
+MIN_RATIO = 1.12
+"""A latency must have grown by this factor, both against the reference and against the lead-in."""
+_MAX_BINS = 4000
+_Grid = tuple[Values, Values]
+"""Values and numbers of observations, bin by bin."""
+_LATENCY_FLOOR = 0.06
+_LATENCY_CV = 0.8
+"""Coefficient of variation assumed for the latency of single requests."""
+_LEVEL_FLOOR = 0.02
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Result of a scan: bins [first, last], or None when nothing passed."""
+
+    start_ns: int
+    step_ns: int
+    found: list[tuple[int, int, float]]
+    threshold: float
+    best: float
+
+
+def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
+    """Write incident_window: from the user's hint when there is one, else from the scan."""
+    case.clear(["incident_window"])
+    slo = _slo_text(settings or {})
+    hint = _hint(settings or {})
+    if hint:
+        _write(case, [(hint[0], hint[1], None)], step_ns=1_000_000_000, by="hint", slo=slo)
+        return
+    symptoms = [s for s in load(case) if _is_symptom(s) and len(s.incident.ts_ns)]
+    if not symptoms:
+        _write_none(case, "unknown", "no latency or error signal to find an incident in", slo)
+        return
+    scan = find(symptoms)
+    if not scan.found:
+        note = "latency and errors stayed within their healthy range"
+        _write_none(case, "none", note, slo, scan)
+        return
+    spans = [
+        (scan.start_ns + a * scan.step_ns, scan.start_ns + (b + 1) * scan.step_ns, score)
+        for a, b, score in scan.found
+    ]
+    _write(case, spans, scan.step_ns, "scan", slo, scan.threshold)
+
+
+def _is_symptom(signal: Signal) -> bool:
+    known = meanings().get(signal.role)
+    return known is not None and known.layer == "symptom" and signal.source in ("metrics", "trace")
+
+
+def find(symptoms: Sequence[Signal]) -> Scan:
+    """Scan the incident side of the symptoms; see the module's text."""
+    start, step, bins = _grid(symptoms)
+    with_baseline = any(len(s.baseline.ts_ns) >= 3 for s in symptoms)
+    if with_baseline:
+        references = [_side_grid(s.baseline, step) for s in symptoms]
+    else:
+        references = _quiet_references(symptoms, start, step, bins)
+    levels = [values for values, _ in references]
+    score = _score(symptoms, levels, [s.incident.counted_on_grid(start, step, bins) for s in symptoms])
+    own = max(_own_sum(symptoms, references), 0.0)
+    threshold = max(MIN_SUM, SELF_FACTOR * own) * (1.0 if with_baseline else 1.5)
+    found = []
+    for first, last, total in _stretches(score - BAR):
+        if total >= threshold and _matters(symptoms, levels, start, step, first, last):
+            found.append((first, last, total))
+        if len(found) == 3:
+            break
+    best = max((t for _, _, t in _stretches(score - BAR)), default=0.0)
+    return Scan(start, step, found, threshold, best)
+
+
+def _grid(symptoms: Sequence[Signal]) -> tuple[int, int, int]:
+    """Start, step and number of bins: the metrics' own step, or one that puts requests into bins."""
+    times = [s.incident.ts_ns for s in symptoms]
+    start, end = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
+    steps = [int(np.median(np.diff(s.incident.ts_ns))) for s in symptoms if s.source == "metrics" and len(s.incident.ts_ns) > 2]
+    step = int(np.median(steps)) if steps else (end - start) // 60
+    step = max(step, 1_000_000_000, (end - start) // _MAX_BINS + 1)
+    return start - step // 2, step, int((end - start) // step) + 2
+
+
+def _side_grid(points: Points, step: int) -> _Grid:
+    if not len(points.ts_ns):
+        return np.array([]), np.array([])
+    start = int(points.ts_ns[0]) - step // 2
+    bins = int((points.ts_ns[-1] - start) // step) + 1
+    # A baseline with gaps of days must not become millions of bins: points are kept in order instead.
+    if bins > _MAX_BINS:
+        return points.values, points.den
+    grid, counts = points.counted_on_grid(start, step, bins)
+    known = ~np.isnan(grid)
+    return grid[known], counts[known]
+
+
+def _quiet_references(symptoms: Sequence[Signal], start: int, step: int, bins: int) -> list[_Grid]:
+    """Without a baseline: the third of the time in which latency was lowest, as one stretch."""
+    counted = [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
+    grids = [grid for grid, _ in counted]
+    level = np.zeros(bins)
+    seen = np.zeros(bins)
+    for grid in grids:
+        known = ~np.isnan(grid) & (grid > 0)
+        if known.sum() > 3:
+            centred = np.log(grid[known]) - np.median(np.log(grid[known]))
+            level[known] += centred
+            seen[known] += 1
+    mean = np.where(seen > 0, level / np.maximum(seen, 1), 0.0)
+    width = max(bins // 3, min(bins, 4))
+    sums = np.convolve(mean, np.ones(width) / width, mode="valid")
+    quiet = slice(int(np.argmin(sums)), int(np.argmin(sums)) + width)
+    return [(g[quiet][~np.isnan(g[quiet])], n[quiet][~np.isnan(g[quiet])]) for g, n in counted]
+
+
+def _scaled(signal: Signal, values: Values) -> Values:
+    """Latencies by their logarithm, so that a doubling counts the same at every level."""
+    if meanings()[signal.role].unit == "s":
+        return np.log(np.maximum(values, 1e-9))
+    return values
+
+
+def _z(signal: Signal, reference: Values, values: Values, counts: Values) -> Values:
+    """Robust deviations of `values` from the reference; a mean of few observations may stray."""
+    base = _scaled(signal, reference)
+    centre = float(np.median(base))
+    spread = 1.4826 * float(np.median(np.abs(base - centre)))
+    floor = _LATENCY_FLOOR if meanings()[signal.role].unit == "s" else _LEVEL_FLOOR
+    spread = max(spread, floor, 0.7 * float(np.std(base)))
+    if meanings()[signal.role].unit != "s":
+        return (_scaled(signal, values) - centre) / spread
+    chance = _LATENCY_CV / np.sqrt(np.maximum(counts, 1.0))
+    return (_scaled(signal, values) - centre) / np.maximum(spread, chance)
+
+
+def _score(symptoms: Sequence[Signal], references: Sequence[Values], grids: Sequence[_Grid]) -> Values:
+    """One score for each bin: the mean of the strongest third of the roles, 0 to 1, smoothed."""
+    by_role: dict[str, Values] = {}
+    for signal, reference, (grid, counts) in zip(symptoms, references, grids, strict=True):
+        if len(reference) < 3:
+            continue
+        with np.errstate(invalid="ignore"):
+            up = np.tanh(np.maximum(_z(signal, reference, grid, counts), 0.0) / 4.0)
+        before = by_role.get(signal.role)
+        by_role[signal.role] = up if before is None else np.fmax(before, up)
+    bins = max((len(g) for g, _ in grids), default=0)
+    if not by_role:
+        return np.zeros(bins)
+    stack = np.vstack(list(by_role.values()))
+    strongest = max(1, round(len(stack) / 3))
+    known = ~np.isnan(stack)
+    ranked = -np.sort(-np.where(known, stack, -1.0), axis=0)[:strongest]
+    counted = np.maximum((ranked >= 0).sum(axis=0), 1)
+    score = np.where(known.any(axis=0), np.maximum(ranked, 0).sum(axis=0) / counted, BAR)
+    padded = np.pad(score, 1, mode="edge")
+    return np.median(np.vstack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
+
+
+def _own_sum(symptoms: Sequence[Signal], references: Sequence[_Grid]) -> float:
+    """Largest sum of the scan on the reference, each half judged by the other."""
+    best = 0.0
+    for side in (0, 1):
+        train, test = [], []
+        for values, counts in references:
+            cut = len(values) // 2 if len(values) >= 8 else len(values)
+            halves = [(values[:cut], counts[:cut]), (values[cut:], counts[cut:])]
+            train.append(halves[side][0])
+            test.append(halves[1 - side])
+        length = max((len(v) for v, _ in test), default=0)
+        if length >= 4:
+            grids = [_padded(v, n, length) for v, n in test]
+            for _, _, total in _stretches(_score(symptoms, train, grids) - BAR)[:1]:
+                best = max(best, total)
+    return best
+
+
+def _padded(values: Values, counts: Values, length: int) -> _Grid:
+    pad = (0, length - len(values))
+    return np.pad(values, pad, constant_values=np.nan), np.pad(counts, pad, constant_values=1.0)
+
+
+def _stretches(gain: Values) -> list[tuple[int, int, float]]:
+    """Disjoint stretches of largest sum, best first (first bin, last bin, sum)."""
+    found: list[tuple[int, int, float]] = []
+    left = gain.copy()
+    for _ in range(4):
+        best, first, last = 0.0, 0, -1
+        total, begin = 0.0, 0
+        for i, g in enumerate(left):
+            total += float(g)
+            if total <= 0:
+                total, begin = 0.0, i + 1
+            elif total > best:
+                best, first, last = total, begin, i
+        if last < 0:
+            break
+        found.append((first, last, best))
+        left[first : last + 1] = -np.inf
+    return _merged(found)
+
+
+def _merged(found: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
+    """Stretches that are parted by less than a quarter of what they span are one incident."""
+    if not found:
+        return []
+    first, last, total = found[0]
+    rest = []
+    for a, b, more in found[1:]:
+        gap = max(a - last, first - b) - 1
+        if gap <= (max(b, last) - min(a, first)) / 4 and more >= total / 8:
+            first, last, total = min(a, first), max(b, last), total + more
+        else:
+            rest.append((a, b, more))
+    return [(first, last, total), *rest]
+
+
+def _matters(
+    symptoms: Sequence[Signal], references: Sequence[Values], start: int, step: int, first: int, last: int
+) -> bool:
+    """Whether a latency or an error rate moved by more than a trifle, against all that is healthy."""
+    low, high = start + first * step, start + (last + 1) * step
+    for signal, reference in zip(symptoms, references, strict=True):
+        inside = signal.incident.between(low, high)
+        before = signal.incident.between(int(signal.incident.ts_ns[0]), low - 1)
+        if not len(inside.ts_ns) or not len(reference):
+            continue
+        value, healthy = inside.pooled(), [float(np.mean(reference))]
+        if len(before.ts_ns) >= 3:
+            healthy.append(before.pooled())
+        if meanings()[signal.role].unit == "s":
+            if value >= MIN_RATIO * max(healthy):
+                return True
+        elif value >= max(healthy) + 2 * _LEVEL_FLOOR:
+            return True
+    return False
+
+
+def _hint(settings: dict[str, Any]) -> tuple[int, int] | None:
+    incident = settings.get("incident", {})
+    if not incident.get("start") or not incident.get("end"):
+        return None
+    start, end = (_moment(incident[key], key) for key in ("start", "end"))
+    if end <= start:
+        raise BundleError("incident ends before it starts", path="bundle.toml", place="[incident]")
+    return start, end
+
+
+def _moment(value: Any, key: str) -> int:
+    try:
+        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
+    except ValueError as error:
+        raise BundleError(
+            f"{value!r} is no time", path="bundle.toml", place=f"incident.{key}", hint="write 2026-05-01T02:17:00Z"
+        ) from error
+    if moment.tzinfo is None:
+        raise BundleError("time without a zone", path="bundle.toml", place=f"incident.{key}", hint="add Z for UTC")
+    seconds = int(moment.replace(microsecond=0).timestamp())
+    return seconds * 1_000_000_000 + moment.microsecond * 1000
+
+
+def _slo_text(settings: dict[str, Any]) -> str | None:
+    slo = settings.get("slo", {})
+    return ", ".join(f"{k} {v}" for k, v in slo.items()) or None
+
+
+def _write(
+    case: Case,
+    spans: Sequence[tuple[int, int, float | None]],
+    step_ns: int,
+    by: str,
+    slo: str | None,
+    threshold: float | None = None,
+) -> None:
+    rows = [
+        {
+            "id": i + 1, "status": "incident", "start_ns": start, "end_ns": end, "margin_ns": step_ns,
+            "detected_by": by, "slo": slo, "score": score, "threshold": threshold, "note": None,
+        }
+        for i, (start, end, score) in enumerate(spans)
+    ]  # fmt: skip
+    case.insert("incident_window", pl.DataFrame(rows, infer_schema_length=None))
+
+
+def _write_none(case: Case, status: str, note: str, slo: str | None, scan: Scan | None = None) -> None:
+    row = {
+        "id": 1, "status": status, "detected_by": "scan", "slo": slo, "note": note,
+        "score": scan.best if scan else None, "threshold": scan.threshold if scan else None,
+    }  # fmt: skip
+    case.insert("incident_window", pl.DataFrame([row]))
+
+
