@@ -206,7 +206,7 @@ def _name(name: str) -> str:
 
 
 def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    config = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
     try:
         con = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config=config)
         con.execute("SET TimeZone = 'UTC'")

@@ -11,27 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+from recording_builder import (
+    END,
+    SECOND,
+    SERIES,
+    START,
+    T0,
+    add_source,
+    recorded,
+)
 
 from rca.case import Case
 
 # fmt: off
-SECOND = 1_000_000_000
-T0 = 1_769_825_700 * SECOND  # 2026-01-31 02:15:00 UTC
-START, END, STOP = T0 + 135 * SECOND, T0 + 960 * SECOND, T0 + 1200 * SECOND
-LEAD = T0 - 600 * SECOND
-DAY = 86_400 * SECOND
-
 HOSTILE = (
     "\x1b[31m<img src=x onerror=alert(1)>[click](javascript:alert(1))|`x`\u202e"
     "${{7*7}}{{7*7}}</script>\n# pwned @everyone"
 )
 
-_SERIES = [  # id, name, type, role, healthy, incident, unit
-    (1, "vllm:num_requests_waiting", "gauge", "waiting", 1.0, 24.0),
-    (2, "vllm:kv_cache_usage_perc", "gauge", "kv_usage", 0.58, 0.99),
-    (3, "vllm:num_requests_running", "gauge", "running", 14.0, 9.0),
-    (4, "vllm:prefix_cache_hit_rate", "gauge", "prefix_hit_rate", 0.71, 0.71),
-]
 _EVIDENCE = [  # id, series or None, role, unit, direction, statement
     ("E1", 1, "waiting", "requests", "up", "Requests wait for a slot: queue depth rose."),
     ("E2", 2, "kv_usage", "ratio", "up", "The KV pool is nearly full."),
@@ -55,7 +52,7 @@ FROM span JOIN source ON source.id = span.source_id WHERE span.name = 'llm_reque
 
 def diagnosed(path: Path | None = None, *, name: str = "deployment/vllm-llama") -> Case:
     """A KV pool that a rollout made too small; `name` is the subject of the change."""
-    case = _recorded(path, slow=True, name=name)
+    case = recorded(path, slow=True, name=name)
     _add_window(case, "incident")
     _add_evidence(case)
     _add_hypotheses(case, confidence=0.93)
@@ -69,7 +66,7 @@ def diagnosed(path: Path | None = None, *, name: str = "deployment/vllm-llama") 
 
 def unknown(path: Path | None = None) -> Case:
     """Slow, and no cause of the catalogue fits."""
-    case = _recorded(path, slow=True)
+    case = recorded(path, slow=True)
     _add_window(case, "incident")
     _add_evidence(case)
     _add_hypotheses(case, confidence=0.31)
@@ -79,7 +76,7 @@ def unknown(path: Path | None = None) -> Case:
 
 def no_incident(path: Path | None = None) -> Case:
     """The same service, well."""
-    case = _recorded(path, slow=False)
+    case = recorded(path, slow=False)
     _add_window(case, "none")
     _add_evidence(case)
     _add_verdict(case, "no_incident", "Nothing moved beyond the healthy reference.", 0.96)
@@ -89,7 +86,7 @@ def no_incident(path: Path | None = None) -> Case:
 def gpu_only(path: Path | None = None) -> Case:
     """One GPU capture, nothing to compare with."""
     case = Case.create(path)
-    _add_source(case, 1, "incident", "torch_profiler", "rank0.pt.trace.json.gz")
+    add_source(case, 1, "incident", "torch_profiler", "rank0.pt.trace.json.gz")
     ops = [("gemm", 0, 400), ("ncclAllReduce", 300, 300), ("gemm", 700, 100), (HOSTILE, 900, 100)]
     case.insert(
         "gpu_op",
@@ -108,131 +105,8 @@ def gpu_only(path: Path | None = None) -> Case:
     return case
 
 
-def _recorded(path: Path | None, *, slow: bool, name: str = "deployment/vllm-llama") -> Case:
-    case = Case.create(path)
-    for number, part in ((1, "baseline"), (11, "incident")):
-        for offset, (kind, file) in enumerate(
-            (
-                ("metrics", "metrics.json"), ("trace", "traces.jsonl"),
-                ("change", "changes.jsonl"), ("alert", "alerts.json"),
-            )
-        ):
-            if part == "incident" or kind in {"metrics", "trace"}:
-                _add_source(case, number + offset, part, kind, f"bundle/{part}/{file}")
-    _add_samples(case, slow)
-    _add_spans(case, slow)
-    case.insert(
-        "change",
-        pl.DataFrame(
-            {
-                "id": ["c41", "c40"], "source_id": [13, 13],
-                "ts_ns": [T0 - 55 * SECOND, T0 - 500 * SECOND], "kind": ["deploy", "scale"],
-                "subject": [name, "deployment/gateway"],
-                "before": ["gpu_memory_utilization=0.92", "replicas=3"],
-                "after": ["gpu_memory_utilization=0.60", "replicas=4"],
-                "origin": ["record", "record"],
-            }
-        ),
-    )
-    if slow:
-        case.insert(
-            "alert",
-            pl.DataFrame(
-                {
-                    "source_id": [14], "name": ["HighLatency"],
-                    "start_ns": [START + 180 * SECOND], "end_ns": [END], "severity": ["page"],
-                    "labels": ["{}"], "annotations": ["{}"],
-                }
-            ),
-        )
-    case.insert(
-        "provenance", pl.DataFrame({"key": ["rca_version", "seed"], "value": ["0.1.0", "0"]})
-    )
-    case.insert(
-        "gap",
-        pl.DataFrame(
-            {
-                "code": ["no_gpu_profile"],
-                "statement": [
-                    "No GPU profile in the window: host gaps and kernels cannot be told apart."
-                ],
-                "would_decide": ["kv_pool_too_small against implicit_host_sync"],
-                "record": ["curl -X POST http://HOST:8000/start_profile"],
-            }
-        ),
-    )
-    return case
 
 
-def _add_source(case: Case, number: int, part: str, kind: str, path: str) -> None:
-    case.insert(
-        "source",
-        pl.DataFrame(
-            [
-                {
-                    "id": number, "part": part, "kind": kind, "format": f"{kind}_test",
-                    "path": path, "bytes": 1_200_000 + number, "sha256": f"{number:064x}",
-                    "status": "ok",
-                    "shift_ns": 2_300_000_000 if kind == "trace" and part == "incident" else 0,
-                }
-            ]
-        ),
-    )
-
-
-def _add_samples(case: Case, slow: bool) -> None:
-    series, samples = [], []
-    for source, part, shift in ((1, "baseline", -DAY), (11, "incident", 0)):
-        for number, name, kind, _role, well, ill in _SERIES:
-            key = number + 100 * source
-            series.append({"id": key, "source_id": source, "name": name, "type": kind})
-            for ts in range(LEAD, STOP, 15 * SECOND):
-                inside = slow and part == "incident" and START <= ts < END
-                wave = 1 + 0.02 * ((ts // SECOND // 15) % 5 - 2)
-                samples.append(
-                    {
-                        "series_id": key, "ts_ns": ts + shift,
-                        "value": (ill if inside else well) * wave,
-                    }
-                )
-    for row in series:
-        case.execute(
-            "INSERT INTO series SELECT ?, ?, ?, MAP {'model_name': 'llama'}, ?, NULL",
-            list(row.values()),
-        )
-        role = _SERIES[row["id"] % 100 - 1][3]
-        case.execute(
-            "INSERT INTO series_role VALUES (?, ?, 'gauge', 1.0, 'mean', 'vllm', '')",
-            [row["id"], role],
-        )
-    case.insert("sample", pl.DataFrame(samples))
-
-
-def _add_spans(case: Case, slow: bool) -> None:
-    rows = []
-    for source, part, shift in ((2, "baseline", -DAY), (12, "incident", 0)):
-        for i, ts in enumerate(range(LEAD, STOP, 3 * SECOND)):
-            ill = slow and part == "incident" and START <= ts < END
-            e2e = (5.9 if ill else 1.1) + 0.01 * (i % 20)
-            queue = 3.6 if ill else 0.05
-            attributes = {
-                "gen_ai.request.id": f"r{source}-{i}", "gen_ai.request.model": "llama",
-                "gen_ai.latency.e2e": e2e, "gen_ai.latency.time_in_queue": queue,
-                "gen_ai.latency.time_to_first_token": queue + 0.2,
-                "gen_ai.usage.prompt_tokens": 320, "gen_ai.usage.completion_tokens": 60,
-                "resource.service.name": "vllm",
-            }
-            rows.append(
-                {
-                    "source_id": source, "trace_id": f"{source:016x}{i:016x}",
-                    "span_id": f"{i:016x}", "parent_id": None, "service": "vllm",
-                    "name": "llm_request", "kind": "server",
-                    "start_ns": ts + shift - (2_300_000_000 if part == "incident" else 0),
-                    "dur_ns": int(e2e * SECOND), "status": "ok",
-                    "attributes": json.dumps(attributes),
-                }
-            )
-    case.insert("span", pl.DataFrame(rows))
 
 
 def _add_window(case: Case, status: str) -> None:
@@ -259,7 +133,7 @@ def _add_evidence(case: Case) -> None:
     rows: list[dict[str, Any]] = []
     bounds = {"start": START, "end": END}
     for key, series, role, unit, direction, statement in _EVIDENCE:
-        name = _SERIES[series - 1][1]
+        name = SERIES[series - 1][1]
         rows.append(
             _measured(
                 case,

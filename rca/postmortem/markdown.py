@@ -16,8 +16,9 @@ from rca.answer import Evidence
 from rca.case import Case
 from rca.plain import duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
+from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
-from rca.postmortem.story import Said, Story, arm_names, ratio_to_healthy, share, tell
+from rca.postmortem.story import Story, arm_names, ratio_to_healthy, share, tell
 
 ARM_SQL = "SELECT arm, pair, engine, figure, value FROM trial_arm ORDER BY ALL"
 

@@ -11,29 +11,17 @@ from rca import wording
 from rca.answer import Answer, Evidence, Hypothesis, natural, read
 from rca.case import Case
 from rca.plain import duration, moment, number, percent, printable
+from rca.postmortem.chronicle import (
+    Event,
+    Said,
+    before_after,
+    cites_of_change,
+    detection_of,
+    events_of,
+)
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 
-_LOOK_BACK_NS = 3_600_000_000_000
 _CONTRIBUTES = 0.1
-_FULL = {"kv_usage", "gpu_memory", "waiting", "pool_waiters", "host_memory"}
-
-
-@dataclass(frozen=True)
-class Said:
-    """A sentence and the ids of what it rests on."""
-
-    text: str
-    cites: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of the timeline."""
-
-    ts_ns: int
-    what: str
-    source: str
-    cites: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -88,8 +76,8 @@ def tell(case: Case) -> Story:
         cause=_cause(answer),
         severity=severity,
         figures=figures,
-        events=_events(case, answer),
-        detection=_detection(case, answer),
+        events=events_of(case, answer),
+        detection=detection_of(case, answer),
         mechanism=_mechanism(answer, symptom),
         factors=_factors(answer),
         ruled_out=_ruled_out(answer, decided=True),
@@ -173,86 +161,6 @@ def _cause(answer: Answer) -> Said:
     return Said(f"The cause is not known: {printable(said.reason, 240)}")
 
 
-def _events(case: Case, answer: Answer) -> list[Event]:
-    window = answer.window
-    first = (window.start_ns or 0) - _LOOK_BACK_NS
-    events = [
-        Event(c.ts_ns, f"{c.kind}: {printable(c.subject, 80)}{_before_after(c.before, c.after)}", f"change {c.id}",
-              _cites_of_change(answer, c.id))
-        for c in answer.changes.values()
-        if window.start_ns is not None and first <= c.ts_ns <= (window.end_ns or 0)
-    ]  # fmt: skip
-    events += _onsets(answer)
-    events += [
-        Event(ts, f"alert {printable(name, 80)} fires", "alert")
-        for name, ts in _alerts(case, answer)
-    ]
-    if window.start_ns is not None and window.end_ns is not None:
-        events.append(
-            Event(window.start_ns, "the incident window begins", str(window.detected_by))
-        )
-        events.append(
-            Event(
-                window.end_ns,
-                "the incident window ends: recovery, or the end of the recording",
-                str(window.detected_by),
-            )
-        )
-    return sorted(events, key=lambda e: (e.ts_ns, e.what))
-
-
-def _onsets(answer: Answer) -> list[Event]:
-    lead = answer.leading
-    ids = list(lead.evidence) if lead else [e.id for e in answer.strongest(5)]
-    moved = [e for e in answer.cited(ids) if e.onset_ns is not None and e.direction != "event"]
-    events = []
-    for item in moved:
-        kind = (
-            "symptom" if item.is_symptom else "saturation" if item.role in _FULL else "movement"
-        )
-        events.append(
-            Event(
-                item.onset_ns or 0, f"{kind}: {wording.movement(item)}", item.source, (item.id,)
-            )
-        )
-    return events
-
-
-def _alerts(case: Case, answer: Answer) -> list[tuple[str, int]]:
-    window = answer.window
-    if window.start_ns is None:
-        return []
-    return case.rows(
-        "SELECT name, min(a.start_ns + s.shift_ns) AS ts FROM alert a JOIN source s ON s.id = a.source_id "
-        "WHERE s.part = 'incident' GROUP BY name HAVING ts BETWEEN ? AND ? ORDER BY ts, name LIMIT 20",
-        [window.start_ns - _LOOK_BACK_NS, window.end_ns],
-    )
-
-
-def _detection(case: Case, answer: Answer) -> Said:
-    onsets = [
-        e
-        for e in answer.evidence.values()
-        if e.is_symptom and e.onset_ns and e.direction != "flat"
-    ]
-    first = min(onsets, key=lambda e: e.onset_ns or 0, default=None)
-    began = first.onset_ns if first else answer.window.start_ns
-    if began is None:
-        return Said("No incident window, hence no detection gap.")
-    fired = [(ts, name) for name, ts in _alerts(case, answer) if ts >= began]
-    cites = (first.id,) if first else ()
-    if not fired:
-        return Said(
-            "No alert fired in the recordings after the first symptom: nobody was told, or the alerts are not in the bundle.",
-            cites,
-        )
-    ts, name = min(fired)
-    return Said(
-        f"Detection gap: {duration(ts - began)} from the first symptom to the alert {printable(name, 80)}.",
-        cites,
-    )
-
-
 def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
     """At most five sentences: the change, what it moved, what was felt, the parts, the experiment."""
     lead, said = answer.leading, []
@@ -261,8 +169,8 @@ def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
     change = answer.changes.get(lead.change_id or "")
     if change and answer.window.start_ns is not None:
         when = duration(answer.window.start_ns - change.ts_ns)
-        text = f"{when} before the window, {printable(change.subject, 80)} was changed{_before_after(change.before, change.after)}."
-        said.append(Said(text, _cites_of_change(answer, change.id)))
+        text = f"{when} before the window, {printable(change.subject, 80)} was changed{before_after(change.before, change.after)}."
+        said.append(Said(text, cites_of_change(answer, change.id)))
     moved = [
         e
         for e in answer.cited(lead.evidence)
@@ -356,20 +264,6 @@ def _actions(answer: Answer) -> list[Said]:
         for g in answer.gaps
     ]
     return actions
-
-
-def _cites_of_change(answer: Answer, change_id: str) -> tuple[str, ...]:
-    return tuple(
-        e.id
-        for e in answer.evidence.values()
-        if e.source == "change" and change_id and change_id in (e.statement + e.sql)
-    )[:2]
-
-
-def _before_after(before: str | None, after: str | None) -> str:
-    if before is None and after is None:
-        return ""
-    return f": {printable(before or '(unset)', 80)} → {printable(after or '(unset)', 80)}"
 
 
 def arm_names(arms: Iterable[Arms]) -> list[str]:
