@@ -1,0 +1,118 @@
+"""Rows of an SQLite export on their way to the case."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import polars as pl
+
+from rca.parsers.format import Sink
+
+BATCH_ROWS = 131_072
+WEEK_NS = 604_800_000_000_000
+
+
+def immutable_uri(file: Path) -> str:
+    """No lock is taken and nothing is written beside a file that may not be ours."""
+    return f"file://{quote(str(file.absolute()))}?mode=ro&immutable=1"
+
+
+def batches(file: Path, query: str) -> Iterator[Any]:
+    """The rows of a query as Arrow batches."""
+    from adbc_driver_sqlite import StatementOptions, dbapi
+
+    options = {StatementOptions.BATCH_ROWS.value: str(BATCH_ROWS)}
+    with (
+        dbapi.connect(immutable_uri(file)) as con,
+        con.cursor(adbc_stmt_kwargs=options) as cursor,
+    ):
+        cursor.execute(query)
+        yield from cursor.fetch_record_batch()
+
+
+def decoded(batch: Any) -> pl.DataFrame:
+    """A batch with its bytes as text: what is not UTF-8 is replaced, what is empty is NULL."""
+    rows = pl.DataFrame(pl.from_arrow(batch))
+    return rows.with_columns(
+        _text(rows[name]) for name, kind in rows.schema.items() if kind == pl.Binary
+    )
+
+
+def _text(data: pl.Series) -> pl.Series:
+    try:
+        text = data.cast(pl.String)
+    except pl.exceptions.PolarsError:
+        readable = [value.decode("utf-8", "replace") for value in data]
+        text = pl.Series(data.name, readable, dtype=pl.String)
+    return text.replace("", None)
+
+
+class RowWriter:
+    """Numbers and checks rows, then gives them to the sink."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._next_id = {"gpu_op": 0, "cpu_op": 0}
+
+    def write(self, target: str, batch: Any, domains: dict[str, str]) -> int:
+        """Write a batch; `domains` are NVTX domains by number and process. Returns its size."""
+        rows = decoded(batch)
+        n = rows.height
+        self._sink.count_elements(n)
+        rows = (
+            self._memory(rows) if target == "memory_event" else self._operations(rows, target)
+        )
+        if "domain" in rows.columns:
+            named = pl.col("domain").replace_strict(
+                domains, default=None, return_dtype=pl.String
+            )
+            rows = rows.with_columns(named)
+        if n > rows.height:
+            self._sink.note(
+                "warning", "no_time", "rows without a time or a size were left out",
+                count=n - rows.height, lost=True,
+            )  # fmt: skip
+        self._sink.insert(target, rows)
+        return n
+
+    def _memory(self, rows: pl.DataFrame) -> pl.DataFrame:
+        rows = rows.drop_nulls(["ts_ns", "delta_bytes"])
+        return rows.with_columns(pl.col("device").fill_null(-1))
+
+    def _operations(self, rows: pl.DataFrame, target: str) -> pl.DataFrame:
+        rows = rows.drop_nulls("start_ns")
+        first = self._next_id[target]
+        self._next_id[target] += rows.height
+        rows = rows.with_columns(
+            pl.int_range(first, first + rows.height).alias("id"),
+            pl.col("name").fill_null(""),
+            flaw_of(pl.col("dur_ns")).alias("flaw"),
+        )
+        self._note_flaws(rows)
+        if target == "gpu_op":
+            return rows.with_columns(pl.col("dur_ns").fill_null(0))
+        sound = pl.when(pl.col("flaw").is_null()).then(pl.col("dur_ns")).otherwise(0)
+        return rows.with_columns(sound.alias("dur_ns")).drop("flaw")
+
+    def _note_flaws(self, rows: pl.DataFrame) -> None:
+        for flaw, flawed in rows.drop_nulls("flaw").group_by("flaw"):
+            self._sink.note(
+                "warning", "bad_duration",
+                "durations that are missing, negative or absurd; no sum counts them",
+                count=flawed.height, example=f"{flawed['name'][0]}: {flaw[0]}",
+            )  # fmt: skip
+
+
+def flaw_of(dur_ns: pl.Expr) -> pl.Expr:
+    """Why a duration is none; seven days are longer than any operation."""
+    return (
+        pl.when(dur_ns.is_null())
+        .then(pl.lit("no_duration"))
+        .when(dur_ns < 0)
+        .then(pl.lit("negative_duration"))
+        .when(dur_ns > WEEK_NS)
+        .then(pl.lit("absurd_duration"))
+    )

@@ -1,0 +1,197 @@
+"""What is read from each table of an Nsight Systems export, by the columns that it has.
+
+Exports of different versions have different columns, and a table without rows is not written at
+all. A column that is missing gives NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+CUDA = "CUPTI_ACTIVITY_KIND_"
+PID = "({0} >> 24) & 0xFFFFFF"
+TID = "{0} & 0xFFFFFF"
+_COPY_KIND = (
+    "CASE copyKind WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 8 THEN 'DtoD' WHEN 9 THEN 'HtoH'"
+    " WHEN 10 THEN 'PtoP' WHEN 11 THEN 'HtoD (unified)' WHEN 12 THEN 'DtoH (unified)'"
+    " WHEN 13 THEN 'DtoD (unified)' WHEN 3 THEN 'HtoA' WHEN 4 THEN 'AtoH' WHEN 5 THEN 'AtoA'"
+    " WHEN 6 THEN 'AtoD' WHEN 7 THEN 'DtoA' ELSE 'kind ' || copyKind END"
+)
+_SYNC = (
+    "CASE syncType WHEN 1 THEN 'Event sync' WHEN 2 THEN 'Stream wait sync'"
+    " WHEN 3 THEN 'Stream sync' WHEN 4 THEN 'Context sync' ELSE 'Sync' END"
+)
+_INT, _TEXT = "INTEGER", "BLOB"  # text travels as bytes: not all of it is UTF-8
+
+
+class Column(NamedTuple):
+    """One column of the case and where it comes from.
+
+    Attributes:
+        name: Column of the case.
+        type: What SQLite is asked for.
+        choices: Columns needed and the expression over them; the first that can be had is taken.
+    """
+
+    name: str
+    type: str
+    choices: tuple[tuple[tuple[str, ...], str], ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is read from one table.
+
+    Attributes:
+        table: Table of the export.
+        target: Table of the case.
+        columns: Columns of the case.
+        where: Column that is needed to choose rows, and which are read.
+    """
+
+    table: str
+    target: str
+    columns: tuple[Column, ...]
+    where: tuple[str, str] | None = None
+
+    def query(self, table: str, have: set[str], base_ns: int, strings: bool) -> str:
+        """The SELECT over the columns that `table` has."""
+        parts = [f"{_expression(c, have, strings)} AS {c.name}" for c in self.columns]
+        text = f'SELECT {", ".join(parts)} FROM "{table}" AS t'
+        if self.where and self.where[0] in have:
+            text += f" WHERE {self.where[1]}"
+        return text.replace(":base", str(base_ns))
+
+    def missing(self, have: set[str]) -> list[str]:
+        """Columns of the case that the export cannot fill."""
+        return [c.name for c in self.columns if not _choice(c, have)]
+
+
+def _choice(column: Column, have: set[str]) -> str | None:
+    for needed, expression in column.choices:
+        if have.issuperset(needed):
+            return expression
+    return None
+
+
+def _expression(column: Column, have: set[str], strings: bool) -> str:
+    chosen = _choice(column, have) or "NULL"
+    if not strings and "StringIds" in chosen:
+        chosen = "NULL"
+    if column.type == _TEXT:  # ADBC takes a column's type from its first rows, NULL or not
+        return f"coalesce(CAST(CAST({chosen} AS TEXT) AS BLOB), x'')"
+    return f"CAST({chosen} AS INTEGER)"
+
+
+def _int(name: str, source: str, *others: str) -> Column:
+    return Column(name, _INT, tuple(((s,), f't."{s}"') for s in (source, *others)))
+
+
+def _string(*sources: str) -> Column:
+    """The name behind the first of these ids."""
+    look_up = '(SELECT value FROM StringIds WHERE id = t."{0}")'
+    return Column("name", _TEXT, tuple(((s,), look_up.format(s)) for s in sources))
+
+
+def _fixed(name: str, text: str) -> Column:
+    return Column(name, _TEXT, (((), f"'{text}'"),))
+
+
+def _size(name: str, letter: str) -> Column:
+    axes = tuple(f"{letter}{axis}" for axis in "XYZ")
+    return Column(name, _TEXT, ((axes, " || ',' || ".join(f"t.{a}" for a in axes)),))
+
+
+_START = Column("start_ns", _INT, ((("start",), "t.start + :base"),))
+_DURATION = Column("dur_ns", _INT, ((("start", "end"), 't."end" - t.start'),))
+_GPU = (
+    _START, _DURATION, _int("device", "deviceId"), _int("context", "contextId"),
+    _int("stream", "streamId"), _int("correlation", "correlationId"),
+    Column("pid", _INT, ((("globalPid",), PID.format("t.globalPid")),)),
+)  # fmt: skip
+_THREAD = (
+    _START, _DURATION,
+    Column("pid", _INT, ((("globalTid",), PID.format("t.globalTid")),)),
+    Column("tid", _INT, ((("globalTid",), TID.format("t.globalTid")),)),
+)  # fmt: skip
+_PROCESS_OF_THREAD = _THREAD[2:]
+_API_KIND = Column("kind", _TEXT, (
+    (("eventClass",), "CASE t.eventClass WHEN 1 THEN 'driver' ELSE 'runtime' END"),
+    ((), "'runtime'"),
+))  # fmt: skip
+
+SELECTIONS = (
+    Selection(CUDA + "KERNEL", "gpu_op", (
+        *_GPU, _fixed("kind", "kernel"), _string("demangledName", "shortName", "mangledName"),
+        _size("grid", "grid"), _size("block", "block"), _int("registers", "registersPerThread"),
+        Column("shared_bytes", _INT, (
+            (("staticSharedMemory", "dynamicSharedMemory"), "t.staticSharedMemory + t.dynamicSharedMemory"),
+        )),
+        Column("graph_id", _INT, ((("graphId",), "nullif(t.graphId, 0)"),)),
+    )),
+    Selection(CUDA + "MEMCPY", "gpu_op", (
+        *_GPU, _fixed("kind", "memcpy"), _int("bytes", "bytes"),
+        Column("name", _TEXT, ((("copyKind",), f"'[CUDA memcpy ' || {_COPY_KIND} || ']'"), ((), "'[CUDA memcpy]'"))),
+        Column("copy_kind", _TEXT, ((("copyKind",), _COPY_KIND),)),
+    )),
+    Selection(CUDA + "MEMSET", "gpu_op", (
+        *_GPU, _fixed("kind", "memset"), _fixed("name", "[CUDA memset]"), _int("bytes", "bytes"),
+    )),
+    Selection(CUDA + "GRAPH_TRACE", "gpu_op", (
+        *_GPU, _fixed("kind", "kernel"),
+        Column("name", _TEXT, ((("graphId",), "'[CUDA graph ' || t.graphId || ']'"), ((), "'[CUDA graph]'"))),
+        _int("graph_id", "graphId"),
+    )),
+    Selection(CUDA + "RUNTIME", "cpu_op", (
+        *_THREAD, _API_KIND, _string("nameId"), _int("correlation", "correlationId"),
+    )),
+    Selection(CUDA + "SYNCHRONIZATION", "cpu_op", (
+        _START, _DURATION, Column("pid", _INT, ((("globalPid",), PID.format("t.globalPid")),)),
+        _fixed("kind", "sync"), Column("name", _TEXT, ((("syncType",), _SYNC), ((), "'Sync'"))),
+        _int("correlation", "correlationId"),
+    )),
+    Selection("NVTX_EVENTS", "cpu_op", (
+        _START,
+        Column("dur_ns", _INT, (
+            (("start", "end", "eventType"), "CASE WHEN t.eventType = 34 THEN 0 ELSE t.\"end\" - t.start END"),
+            (("start", "end"), 't."end" - t.start'),
+        )),
+        *_PROCESS_OF_THREAD, _fixed("kind", "nvtx"),
+        Column("name", _TEXT, (
+            (("text", "textId"), "coalesce(t.text, (SELECT value FROM StringIds WHERE id = t.textId))"),
+            (("text",), "t.text"),
+            (("textId",), "(SELECT value FROM StringIds WHERE id = t.textId)"),
+        )),
+        Column("domain", _TEXT, ((("domainId", "globalTid"), "t.domainId || ' ' || (t.globalTid >> 24)"),)),
+    ), ("eventType", "t.eventType IN (34, 59, 60, 70, 71)")),
+    Selection("OSRT_API", "cpu_op", (
+        *_THREAD, _fixed("kind", "osrt"), _string("nameId"),
+    ), ("eventClass", "t.eventClass = 27")),
+    Selection("PROFILER_OVERHEAD", "cpu_op", (*_THREAD, _fixed("kind", "overhead"), _string("nameId"))),
+    Selection(CUDA + "OVERHEAD", "cpu_op", (*_THREAD, _fixed("kind", "overhead"), _string("nameId"))),
+    Selection("CUDA_GPU_MEMORY_USAGE_EVENTS", "memory_event", (
+        Column("ts_ns", _INT, ((("start",), "t.start + :base"),)),
+        _int("device", "deviceId"),
+        Column("delta_bytes", _INT, ((("bytes", "memoryOperationType"),
+            "CASE t.memoryOperationType WHEN 0 THEN t.bytes WHEN 1 THEN -t.bytes END"),)),
+        _int("address", "address"),
+    )),
+)  # fmt: skip
+
+NAMES = (  # what is read, and the columns of which one row is kept
+    (Selection("TARGET_INFO_GPU", "device", (
+        _int("id", "id"), Column("name", _TEXT, ((("name",), "t.name"),)),
+        _int("memory_bytes", "totalMemory"), _int("sm_count", "smCount"),
+        _int("memory_bandwidth", "memoryBandwidth"),
+        Column("compute_capability", _TEXT, (
+            (("computeMajor", "computeMinor"), "t.computeMajor || '.' || t.computeMinor"),
+        )),
+    )), ("id",)),
+    (Selection("PROCESSES", "process", (
+        _int("pid", "pid"), Column("name", _TEXT, ((("name",), "t.name"),)),
+    )), ("pid",)),
+    (Selection("ThreadNames", "thread", (
+        *_PROCESS_OF_THREAD, _string("nameId"), _int("priority", "priority"),
+    )), ("pid", "tid")),
+)  # fmt: skip
