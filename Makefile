@@ -23,7 +23,7 @@ test: $(VENV)/dev  ## the test suite
 	$(BIN)/python -m pytest
 
 test-slow: $(VENV)/dev  ## what takes too long for `make test`
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow || [ $$? -eq 5 ]  # 5: there is none
 
 lint: $(VENV)/dev  ## format, style, types, imports, SQL comments, generated docs
 	$(BIN)/ruff format --check .
