@@ -1,0 +1,38 @@
+"""What tests share: the conformance data where it is at hand, and a way to read files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from rca.bundle import Bundle, BundleFile
+from rca.case import Case
+from rca.ingest import ingest
+
+
+@pytest.fixture(scope="session")
+def conformance() -> Path:
+    """The folder of conformance data; the test is skipped without it."""
+    place = os.environ.get("RCA_CONFORMANCE_DATA")
+    if not place:
+        pytest.skip("RCA_CONFORMANCE_DATA does not name the folder of conformance data")
+    return Path(place)
+
+
+@pytest.fixture
+def read_files() -> Iterator[Callable[..., Case]]:
+    """A function that reads files into a new case in memory; it raises when none can be read."""
+    cases: list[Case] = []
+
+    def read(*paths: Path, part: str = "incident") -> Case:
+        case = Case.create()
+        cases.append(case)
+        ingest(case, Bundle([BundleFile(path, path.name, part) for path in paths]))
+        return case
+
+    yield read
+    for case in cases:
+        case.close()
