@@ -1,0 +1,157 @@
+"""A decoder-only transformer over paged KV, small enough to read in one sitting.
+
+Weights are random and fixed by a seed: the model says nothing sensible, but it computes
+what a real one computes, step by step, with the same shapes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F  # noqa: N812 - as everybody writes it
+from torch import Tensor, nn
+
+
+@dataclass(frozen=True)
+class DecoderConfig:
+    """Sizes; one block of KV holds `block_size` tokens."""
+
+    layers: int = 4
+    hidden: int = 128
+    heads: int = 4
+    vocabulary: int = 1024
+    positions: int = 4096
+    block_size: int = 16
+
+    @property
+    def head_dim(self) -> int:
+        """Columns of one head."""
+        return self.hidden // self.heads
+
+
+@dataclass
+class StepInput:
+    """Index tensors of one step; rows are tokens, decodes first, then pieces of prompts."""
+
+    tokens: Tensor  # (rows,)
+    positions: Tensor  # (rows,)
+    slots: Tensor  # (rows,) where each token's keys and values go
+    n_decode: int
+    decode_tables: Tensor  # (n_decode, blocks) padded with block 0
+    decode_mask: Tensor  # (n_decode, 1, 1, blocks * block_size)
+    pieces: list[tuple[int, Tensor, Tensor]]  # rows, block table, mask (rows * heads, tokens)
+    last_rows: Tensor  # rows whose logits are wanted
+
+
+class Attention(nn.Module):
+    """Multi-query attention over paged keys and values: all heads share one of each.
+
+    Sharing makes the heads of a token rows of one query, so nothing is repeated.
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.qkv = nn.Linear(config.hidden, config.hidden + 2 * config.head_dim)
+        self.out = nn.Linear(config.hidden, config.hidden)
+        self.keys = torch.empty(0)  # (blocks, block_size * head_dim), see new_pool
+        self.values = torch.empty(0)
+        self.cast_copies = 0  # detours through float64, as a wrong dtype causes
+
+    def forward(self, x: Tensor, step: StepInput) -> Tensor:  # (rows, hidden)
+        """Attend each row to its own sequence up to itself."""
+        width = self.config.head_dim
+        query, key, value = self.qkv(x).split((self.config.hidden, width, width), dim=-1)
+        self._store(self.keys, key, step.slots)
+        self._store(self.values, value, step.slots)
+        parts = []
+        if step.n_decode:
+            rows = query[: step.n_decode]
+            parts.append(self._attend(rows, step.decode_tables, step.decode_mask))
+        row = step.n_decode
+        for count, table, mask in step.pieces:
+            parts.append(self._attend(query[row : row + count], table, mask))
+            row += count
+        out: Tensor = self.out(torch.cat(parts))
+        return out
+
+    def _store(self, pool: Tensor, rows: Tensor, slots: Tensor) -> None:
+        flat = pool.view(-1, self.config.head_dim)
+        flat.index_copy_(0, slots, rows.to(pool.dtype))
+
+    def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
+        found = F.embedding(tables, pool).to(torch.float32)
+        for _ in range(self.cast_copies):
+            found = found.to(torch.float64).contiguous().to(torch.float32)
+        return found.view(len(tables), 1, -1, self.config.head_dim)
+
+    def _attend(self, query: Tensor, tables: Tensor, mask: Tensor) -> Tensor:
+        mixed = F.scaled_dot_product_attention(
+            query.reshape(len(tables), 1, -1, self.config.head_dim),
+            self._load(self.keys, tables),
+            self._load(self.values, tables),
+            attn_mask=mask,
+        )
+        return mixed.reshape(-1, self.config.hidden)
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward layer, each added to what came in."""
+
+    def __init__(self, config: DecoderConfig) -> None:
+        super().__init__()
+        self.norm_1 = nn.LayerNorm(config.hidden)
+        self.attention = Attention(config)
+        self.norm_2 = nn.LayerNorm(config.hidden)
+        self.up = nn.Linear(config.hidden, 4 * config.hidden)
+        self.down = nn.Linear(4 * config.hidden, config.hidden)
+        self.extra_copies = 0  # what an unfused path adds: a round trip each
+
+    def forward(self, x: Tensor, step: StepInput) -> Tensor:  # (rows, hidden)
+        """One layer."""
+        x = x + self.attention(self.norm_1(x), step)
+        wide = F.gelu(self.up(self.norm_2(x)))
+        for _ in range(self.extra_copies):
+            wide = wide.clone().mul(1.0).add(0.0)
+        out: Tensor = x + self.down(wide)
+        return out
+
+
+class Decoder(nn.Module):
+    """Token numbers in, logits of the wanted rows out."""
+
+    def __init__(self, config: DecoderConfig, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.embed = nn.Embedding(config.vocabulary, config.hidden)
+            self.position = nn.Embedding(config.positions, config.hidden)
+            self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+            self.norm = nn.LayerNorm(config.hidden)
+            self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+
+    def forward(self, step: StepInput) -> Tensor:  # (last rows, vocabulary)
+        """One step of a mixed batch."""
+        x = self.embed(step.tokens) + self.position(step.positions)
+        for block in self.blocks:
+            x = block(x, step)
+        logits: Tensor = self.head(self.norm(x.index_select(0, step.last_rows)))
+        return logits
+
+    def new_pool(self, blocks: int, dtype: torch.dtype) -> None:
+        """Empty keys and values for so many blocks in every layer."""
+        shape = (blocks, self.config.block_size * self.config.head_dim)
+        device = self.head.weight.device
+        for block in self.blocks:
+            if isinstance(block, Block):
+                block.attention.keys = torch.zeros(shape, dtype=dtype, device=device)
+                block.attention.values = torch.zeros(shape, dtype=dtype, device=device)
+
+    def set_slow_paths(self, *, cast_copies: int, extra_copies: int) -> None:
+        """Switch the detours that a bad build contains; 0 and 0 is the healthy model."""
+        for block in self.blocks:
+            if isinstance(block, Block):
+                block.attention.cast_copies = cast_copies
+                block.extra_copies = extra_copies

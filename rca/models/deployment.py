@@ -1,0 +1,138 @@
+"""The deployment's YAML and the record of changes, as operators would find them."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+
+from rca.models.fault import Fault
+from rca.models.settings import MS, SECOND, EngineArgs, Plan
+
+ENGINE = "deployment/llm-engine"
+_IMAGE = "llm-engine"
+# Flags that vLLM spells otherwise than our field.
+_SPELLING = {
+    "num_gpu_blocks": "num-gpu-blocks-override",
+    "max_queue_delay_ns": "max-queue-delay-ms",
+    "dependency_timeout_ns": "retrieval-timeout-ms",
+}
+_ALWAYS = ("max_num_seqs", "max_num_batched_tokens", "num_gpu_blocks", "block_size")
+_ALWAYS += ("max_queue_delay_ns", "max_logprobs", "log_lines_per_token")
+_NOT_FLAGS = ("replicas",)
+_DECOYS = (
+    ("deploy", "deployment/docs-site", "image: docs-site:3.1", "image: docs-site:3.2"),
+    ("flag", "flag/dark-theme", "off", "on"),
+    ("scale", "deployment/invoice-worker", "replicas: 2", "replicas: 3"),
+    ("config", "configmap/newsletter", "send_at: 06:00", "send_at: 07:00"),
+    ("deploy", "deployment/account-web", "image: account-web:9.0", "image: account-web:9.1"),
+    ("config", "cronjob/nightly-export", "suspend: false", "suspend: true"),
+)
+
+
+class Change(NamedTuple):
+    """One record of changes.jsonl."""
+
+    at_ns: int
+    kind: str
+    subject: str
+    before: str
+    after: str
+
+
+def flags(args: EngineArgs) -> dict[str, str]:
+    """The command line of the engine, flag → argument."""
+    found: dict[str, str] = {}
+    default = EngineArgs()
+    for field in fields(args):
+        value = getattr(args, field.name)
+        shown = field.name in _ALWAYS or value != getattr(default, field.name)
+        if shown and field.name not in _NOT_FLAGS:
+            flag = _SPELLING.get(field.name, field.name.replace("_", "-"))
+            found[f"--{flag}"] = f"--{flag}={_argument(flag, value)}"
+    return found
+
+
+def _argument(flag: str, value: object) -> str:
+    if flag.endswith("-ms") and isinstance(value, int):
+        return str(value // MS)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def write_yaml(plan: Plan, path: Path) -> None:
+    """Write the engine's Deployment."""
+    container = {
+        "name": "llm-engine",
+        "image": f"{_IMAGE}:{plan.build.version}",
+        "args": ["--model=tiny-decoder", *flags(plan.args).values()],
+        "ports": [{"containerPort": 8000}],
+    }
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "llm-engine", "namespace": "llm"},
+        "spec": {
+            "replicas": plan.args.replicas,
+            "selector": {"matchLabels": {"app": "llm-engine"}},
+            "template": {
+                "metadata": {"labels": {"app": "llm-engine"}},
+                "spec": {"containers": [container]},
+            },
+        },
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(yaml.safe_dump(manifest, sort_keys=False))
+
+
+def true_change(fault: Fault, before: Plan, after: Plan, at_ns: int) -> Change | None:
+    """The change that brought the fault; None when nobody changed anything."""
+    if fault.change:
+        return Change(at_ns, *fault.change)
+    if before.build.version != after.build.version:
+        images = (f"image: {_IMAGE}:{plan.build.version}" for plan in (before, after))
+        return Change(at_ns, "deploy", ENGINE, *images)
+    old, new = flags(before.args), flags(after.args)
+    moved = [flag for flag in {**old, **new} if old.get(flag) != new.get(flag)]
+    if not moved:
+        return None
+    sides = (" ".join(side.get(flag, "") for flag in moved).strip() for side in (old, new))
+    return Change(at_ns, "config", ENGINE, *sides)
+
+
+def decoys(seed: int, begin_ns: int, fault_ns: int, end_ns: int) -> list[Change]:
+    """Changes that have nothing to do with it: before, close before, and after."""
+    rng = random.Random(f"decoys:{seed}")
+    picked = rng.sample(_DECOYS, 3)
+    at = [
+        rng.randrange(begin_ns, fault_ns - 10 * SECOND),
+        rng.randrange(fault_ns - 9 * SECOND, fault_ns - SECOND),
+        rng.randrange(fault_ns + 5 * SECOND, end_ns),
+    ]
+    return [Change(at_ns, *record) for at_ns, record in zip(at, picked, strict=True)]
+
+
+def write_changes(changes: Sequence[Change], seed: int, path: Path) -> dict[Change, str]:
+    """Write changes.jsonl in order of time; returns the id that each got."""
+    rng = random.Random(f"change ids:{seed}")
+    number = rng.randrange(200, 900)
+    ids: dict[Change, str] = {}
+    lines: list[str] = []
+    for change in sorted(changes):
+        number += rng.randrange(1, 5)
+        ids[change] = f"chg-{number}"
+        record = {"id": ids[change], "time": _utc(change.at_ns)} | change._asdict()
+        del record["at_ns"]
+        lines.append(json.dumps(record))
+    path.write_text("\n".join(lines) + "\n")
+    return ids
+
+
+def _utc(at_ns: int) -> str:
+    seconds, rest = divmod(at_ns, SECOND)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest // MS:03d}Z"

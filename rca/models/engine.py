@@ -1,0 +1,138 @@
+"""The loop: arrivals, scheduler and worker joined on a virtual clock.
+
+A step takes as long as the worker says: CPU time times a scale in torch, a formula in
+the twin. Waiting costs nothing, so a minute of service is done in seconds, and another
+program on the machine does not lengthen a queue here.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from rca.models.gateway import Request
+from rca.models.scheduler import Batch, Scheduler
+from rca.models.settings import SECOND, Plan
+
+
+class StepResult(NamedTuple):
+    """What a step cost on the virtual clock, and the tokens that it sampled."""
+
+    cost_ns: int
+    sampled: list[int]
+
+
+class Worker(Protocol):
+    """What computes: torch, or the twin."""
+
+    def admit(self, request: Request) -> int:
+        """Tokenise a request; returns virtual ns."""
+
+    def execute(self, batch: Batch) -> StepResult:
+        """Compute one step."""
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the process."""
+
+    def collections(self) -> Sequence[int]:
+        """Garbage collections so far, by generation."""
+
+
+class Observer(Protocol):
+    """Who watches a run."""
+
+    def scrape(self, engine: Engine, at_ns: int) -> None:
+        """Called at each whole second of virtual time."""
+
+    def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
+        """Called after each step, before the clock moves on."""
+
+    def finish(self, engine: Engine, request: Request) -> None:
+        """Called when a request has its last token."""
+
+
+class Engine:
+    """One process: it starts with cold caches and counts from zero."""
+
+    def __init__(
+        self, plan: Plan, worker: Worker, start_ns: int, observer: Observer | None = None
+    ) -> None:
+        self.plan, self.worker, self.observer = plan, worker, observer
+        self.started_ns = self.now_ns = start_ns
+        self.busy_ns = 0
+        self.scheduler = Scheduler(plan)
+        self._coming: deque[Request] = deque()
+        self._next_scrape_ns = -(-start_ns // SECOND) * SECOND
+
+    @property
+    def coming(self) -> list[Request]:
+        """Requests that have not reached the engine yet."""
+        return list(self._coming)
+
+    def send(self, requests: Iterable[Request]) -> None:
+        """Hand over requests that will arrive, or that another process left over."""
+        self._coming = deque(sorted([*self._coming, *requests], key=lambda r: r.ready_ns))
+
+    def run(self, until_ns: int) -> None:
+        """Serve until the clock reads `until_ns`; what runs then stays as it is."""
+        while self.now_ns < until_ns:
+            if not self.step():
+                events = [*self._events(), until_ns]
+                self._advance(max(self.now_ns, min(events)))
+
+    def drain(self) -> list[Request]:
+        """Finish what runs and admit nothing more; returns those still waiting."""
+        waiting = list(self.scheduler.waiting)
+        self.scheduler.waiting.clear()
+        coming, self._coming = self._coming, deque()
+        while self.scheduler.running:
+            self.step()
+            waiting.extend(self.scheduler.waiting)
+            self.scheduler.waiting.clear()
+        return waiting + list(coming)
+
+    def step(self) -> bool:
+        """Admit who has come and compute one step; False when there is nothing to do."""
+        while self._coming and self._coming[0].ready_ns <= self.now_ns:
+            self._receive(self._coming.popleft())
+        batch = self.scheduler.schedule(self.now_ns)
+        if not batch.slices:
+            return False
+        result = self.worker.execute(batch)
+        self.busy_ns += result.cost_ns
+        if self.observer:
+            self.observer.step(self, batch, result.cost_ns)
+        self._advance(self.now_ns + result.cost_ns)
+        for request in self.scheduler.update(batch, result.sampled, self.now_ns):
+            if self.observer:
+                self.observer.finish(self, request)
+        return True
+
+    def skip_to_next_event(self) -> bool:
+        """Move the clock to the next arrival or admission; False when none will come."""
+        events = self._events()
+        if events:
+            self._advance(max(self.now_ns, min(events)))
+        return bool(events)
+
+    def _receive(self, request: Request) -> None:
+        if request.received_ns is None:
+            request.received_ns = self.now_ns
+        cost_ns = self.worker.admit(request)
+        self.busy_ns += cost_ns
+        self._advance(self.now_ns + cost_ns)
+        self.scheduler.add(request, self.now_ns)
+
+    def _events(self) -> list[int]:
+        events = [self._coming[0].ready_ns] if self._coming else []
+        opens_ns = self.scheduler.next_admission_ns()
+        if opens_ns is not None and opens_ns > self.now_ns:
+            events.append(opens_ns)
+        return events
+
+    def _advance(self, to_ns: int) -> None:
+        while self.observer and self._next_scrape_ns <= to_ns:
+            self.observer.scrape(self, self._next_scrape_ns)
+            self._next_scrape_ns += SECOND
+        self.now_ns = to_ns

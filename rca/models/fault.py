@@ -1,0 +1,68 @@
+"""What is known of a cause as an experiment: the switch, what must move, what mends it.
+
+`dose` 1 is a clear incident, 0 is the healthy service, and what lies between is monotone.
+A fix turns another knob than the fault did: taking the fault away again would prove
+nothing. A placebo is a change that people try and that must not help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from rca.models.settings import Plan
+
+Apply = Callable[[Plan, float, float], Plan]  # plan, dose, seconds that the fault will last
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of the plan in words and in knobs."""
+
+    name: str
+    knob: str
+    apply: Callable[[Plan], Plan]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is known of one cause as an experiment.
+
+    Attributes:
+        moves: counters that must go up (+1) or down (-1), whatever the machine does.
+        timing: latencies that must get worse.
+        device: 'cpu' when it can be shown here; else what it would need, in words.
+        growth: the effect builds up while it lasts, so dose means the end of the window.
+        by_the_clock: CPU time does not see it; sections are timed by the wall clock.
+        change: (kind, subject, before, after) of the record that it leaves, where the
+            plan's own difference does not say it.
+    """
+
+    cause: str
+    cause_class: str
+    knob: str
+    component: str = "llm-engine"
+    apply: Apply | None = None
+    moves: Mapping[str, int] = field(default_factory=dict)
+    timing: tuple[str, ...] = ()
+    fix: Remedy | None = None
+    device: str = "cpu"
+    growth: bool = False
+    by_the_clock: bool = False
+    change: tuple[str, str, str, str] | None = None
+    acceptable: tuple[str, ...] = ()
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether it can be switched on here."""
+        return self.apply is not None
+
+    def plan(self, healthy: Plan, dose: float, seconds: float) -> Plan:
+        """The healthy plan with this cause switched on; dose 0 leaves it as it is.
+
+        Raises:
+            ValueError: the cause cannot be switched on here.
+        """
+        if self.apply is None:
+            raise ValueError(f"{self.cause}: {self.device}")
+        return self.apply(healthy, dose, seconds) if dose > 0 else healthy

@@ -1,0 +1,53 @@
+"""Every cause of the catalogue as an experiment, or the reason why it is none here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rca.errors import CauseError
+from rca.models.fault import Fault, Remedy
+from rca.models.faults_code import code_faults
+from rca.models.faults_config import config_faults
+from rca.models.faults_outside import outside_faults
+
+# What people try first and what must not help: nothing here waits for this cap.
+PLACEBO = Remedy(
+    "a cap on running requests that is larger by one",
+    "max_num_seqs",
+    lambda plan: plan.with_args(max_num_seqs=plan.args.max_num_seqs + 1),
+)
+HEALTHY = Fault("healthy", "", "", apply=lambda plan, _dose, _seconds: plan)
+
+FAULTS: Mapping[str, Fault] = {
+    fault.cause: fault
+    for fault in (HEALTHY, *code_faults(), *config_faults(), *outside_faults())
+}
+
+_ALIASES = {
+    "prefix_key_churn": "stale_tokenizer_cache_key",
+    "preemption_thrash": "kv_pool_too_small",
+    "concurrency_cap_too_low": "tiny_batch",
+    "enforce_eager": "cudagraph_not_covered",
+    "thermal_throttle": "gpu_thermal_or_power_throttle",
+    "noisy_neighbour": "noisy_neighbour_gpu",
+    "scale_out_lag": "cold_start",
+    "affinity_loss": "router_imbalance",
+    "dependency_timeout": "dependency_slow",
+    "zombie_requests": "zombie_requests_after_disconnect",
+    "hot_key_stampede": "cache_breakdown",
+    "cross_zone_rtt": "network_degraded",
+    "packet_loss": "network_degraded",
+}
+
+
+def find(cause: str) -> Fault:
+    """The entry of a cause, by id or alias.
+
+    Raises:
+        CauseError: no such cause.
+    """
+    fault = FAULTS.get(_ALIASES.get(cause, cause))
+    if fault is None:
+        names = ", ".join(name for name, known in FAULTS.items() if known.reproducible)
+        raise CauseError(f"no cause is called {cause}", hint=f"one of: {names}")
+    return fault

@@ -1,0 +1,161 @@
+"""Causes of class config, as experiments."""
+
+from __future__ import annotations
+
+from rca.models.fault import Fault, Remedy
+from rca.models.settings import MS, Plan
+
+
+def config_faults() -> tuple[Fault, ...]:
+    """Arguments of the deployment that do not fit the traffic."""
+    return (*_capacity(), *_batching(), *_output(), *_absent())
+
+
+def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
+    blocks = round(plan.args.num_gpu_blocks / (1 + 5.4 * dose))
+    return plan.with_args(num_gpu_blocks=max(44, blocks))
+
+
+def _more_replicas(count: int) -> Remedy:
+    return Remedy(
+        f"{count} replicas share the traffic",
+        "replicas",
+        lambda plan: plan.with_args(replicas=count),
+    )
+
+
+def _capacity() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "kv_pool_too_small",
+            "config",
+            "num_gpu_blocks",
+            apply=_small_pool,
+            moves={"preemptions_per_request": 1, "kv_usage": 1},
+            timing=("ttft_p50", "e2e_p50"),
+            fix=Remedy(
+                "KV in half the bytes, so twice the blocks",
+                "kv_cache_dtype",
+                lambda plan: plan.with_args(kv_cache_dtype="half"),
+            ),
+        ),
+        Fault(
+            "tiny_batch",
+            "config",
+            "max_num_seqs",
+            apply=lambda plan, dose, _s: plan.with_args(
+                max_num_seqs=max(1, round(plan.args.max_num_seqs / (1 + 7 * dose)))
+            ),
+            moves={"waiting": 1},
+            timing=("ttft_p50", "e2e_p50"),
+            fix=_more_replicas(4),
+        ),
+    )
+
+
+def _batching() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "batch_window_mismatch",
+            "config",
+            "max_queue_delay_ns",
+            apply=lambda plan, dose, _s: plan.with_args(
+                max_queue_delay_ns=round(300 * MS * dose)
+            ),
+            moves={"queue_mean": 1},
+            timing=("ttft_p50",),
+            fix=Remedy(
+                "one waiting request ends the delay",
+                "preferred_batch_size",
+                lambda plan: plan.with_args(preferred_batch_size=1),
+            ),
+        ),
+        Fault(
+            "prefill_starves_decode",
+            "config",
+            "max_num_batched_tokens",
+            apply=lambda plan, dose, _s: plan.with_args(
+                max_num_batched_tokens=round(plan.args.max_num_batched_tokens * (1 + 31 * dose))
+            ),
+            moves={"tokens_per_step": 1},
+            timing=("itl_p99",),
+            fix=Remedy(
+                "one prompt gets at most 48 tokens a step",
+                "long_prefill_token_threshold",
+                lambda plan: plan.with_args(long_prefill_token_threshold=48),
+            ),
+        ),
+        Fault(
+            "chunk_too_small",
+            "config",
+            "max_num_batched_tokens",
+            apply=lambda plan, dose, _s: plan.with_args(
+                max_num_batched_tokens=max(
+                    4, round(plan.args.max_num_batched_tokens / (1 + 6 * dose))
+                )
+            ),
+            moves={"tokens_per_step": -1},
+            timing=("ttft_p50",),
+            fix=_more_replicas(3),
+        ),
+    )
+
+
+def _output() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "verbose_logging",
+            "config",
+            "log_lines_per_token",
+            apply=lambda plan, dose, _s: plan.with_args(log_lines_per_token=round(2 * dose)),
+            timing=("itl_p50", "e2e_p50"),
+            fix=Remedy(
+                "log lines are buffered",
+                "log_buffered",
+                lambda plan: plan.with_args(log_buffered=True),
+            ),
+            by_the_clock=True,
+        ),
+        Fault(
+            "serialization_overhead",
+            "config",
+            "max_logprobs",
+            apply=lambda plan, dose, _s: plan.with_args(max_logprobs=round(800 * dose)),
+            timing=("itl_p50", "e2e_p50"),
+            fix=Remedy(
+                "numbers are packed instead of written as text",
+                "response_format",
+                lambda plan: plan.with_args(response_format="packed"),
+            ),
+        ),
+        Fault(
+            "structured_output_compile",
+            "config",
+            "grammar_states",
+            apply=lambda plan, dose, _s: plan.with_traffic(schema_share=0.3).with_build(
+                grammar_states=round(1500 * dose)
+            ),
+            timing=("ttft_p50", "itl_p99"),
+            fix=Remedy(
+                "a schema is compiled once",
+                "grammar_cache",
+                lambda plan: plan.with_args(grammar_cache=True),
+            ),
+        ),
+    )
+
+
+def _absent() -> tuple[Fault, ...]:
+    needs = {
+        "cudagraph_not_covered": "needs CUDA graphs",
+        "jit_recompile_storm": "needs a compiler on the serving path",
+        "cpu_limit_throttling": "needs a CPU quota that it may set",
+        "thread_oversubscription": "needs more cores than it may assume, and the wall clock",
+        "frontend_gil_bound": "needs the wall clock and several threads",
+        "http2_window": "needs a real network path with delay",
+        "quantisation_slower": "needs the kernels of the GPU in question",
+        "spec_decode_low_acceptance": "needs a draft model with the service's texts",
+        "lora_slot_thrash": "needs adapters and a device to load them to",
+        "allocator_fragmentation": "needs the CUDA caching allocator",
+    }
+    return tuple(Fault(cause, "config", "", device=why) for cause, why in needs.items())

@@ -1,0 +1,156 @@
+"""Causes of the classes infra, dependency and traffic-spike, as experiments."""
+
+from __future__ import annotations
+
+from rca.models.fault import Fault, Remedy
+from rca.models.settings import MS, Plan
+
+
+def outside_faults() -> tuple[Fault, ...]:
+    """What comes from outside the engine: machines, neighbours, callers."""
+    return (*_infra(), *_dependency(), *_traffic(), *_absent())
+
+
+def _infra() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "tokenizer_cold_load",
+            "infra",
+            "tokenizer_loads_per_request",
+            apply=lambda plan, dose, _s: plan.with_build(tokenizer_loads_per_request=dose),
+            timing=("ttft_p50",),
+            fix=Remedy(
+                "the tokenizer is loaded at the start and kept",
+                "preload_tokenizer",
+                lambda plan: plan.with_args(preload_tokenizer=True),
+            ),
+            change=(
+                "config",
+                "deployment/llm-engine",
+                "volume: tokenizer-cache",
+                "volume: emptyDir",
+            ),
+        ),
+    )
+
+
+def _dependency() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "dependency_slow",
+            "dependency",
+            "retrieval_ns",
+            component="retrieval",
+            apply=lambda plan, dose, _s: plan.with_traffic(
+                retrieval_ns=round(plan.traffic.retrieval_ns * (1 + 60 * dose)),
+                retrieval_sigma=0.6,
+            ),
+            moves={"dependency_p50": 1},
+            timing=("request_p50",),
+            fix=Remedy(
+                "the answer is made without it after 20 ms",
+                "dependency_timeout_ns",
+                lambda plan: plan.with_args(dependency_timeout_ns=20 * MS),
+            ),
+            change=("deploy", "deployment/retrieval", "image: retrieval:2.1", "image: retrieval:2.2"),
+        ),
+    )
+
+
+def _longer(plan: Plan, dose: float, _seconds: float) -> Plan:
+    return plan.with_traffic(unique_tokens=round(plan.traffic.unique_tokens * (1 + 3 * dose)))
+
+
+def _cold_tenant(plan: Plan, dose: float, _seconds: float) -> Plan:
+    share = min(0.75, 0.35 * dose)
+    return plan.with_traffic(cold_share=share, cold_tokens=320)
+
+
+def _replicas(count: int) -> Remedy:
+    return Remedy(
+        f"{count} replicas share the traffic",
+        "replicas",
+        lambda plan: plan.with_args(replicas=count),
+    )
+
+
+def _traffic() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "overload",
+            "traffic-spike",
+            "rate_per_s",
+            component="api-gateway",
+            apply=lambda plan, dose, _s: plan.with_traffic(
+                rate_per_s=plan.traffic.rate_per_s * (1 + 1.2 * dose)
+            ),
+            moves={"arrival_rate": 1, "waiting": 1, "running": 1},
+            timing=("ttft_p50", "e2e_p50"),
+            fix=_replicas(3),
+            acceptable=("burst_arrivals",),
+        ),
+        Fault(
+            "burst_arrivals",
+            "traffic-spike",
+            "burst_factor",
+            component="api-gateway",
+            apply=lambda plan, dose, _s: plan.with_traffic(burst_factor=1 + 9 * dose),
+            moves={"arrival_cv": 1},
+            timing=("ttft_p50",),
+            fix=_replicas(8),
+            acceptable=("overload",),
+        ),
+        Fault(
+            "context_inflation",
+            "traffic-spike",
+            "unique_tokens",
+            component="api-gateway",
+            apply=_longer,
+            moves={"prompt_tokens": 1, "prefix_hit_rate": -1},
+            timing=("ttft_p50", "e2e_p50"),
+            fix=Remedy(
+                "prompts are cut at 200 tokens",
+                "max_prompt_tokens",
+                lambda plan: plan.with_args(max_prompt_tokens=200),
+            ),
+            change=("deploy", "deployment/chat-web", "image: chat-web:7.4", "image: chat-web:7.5"),
+        ),
+        Fault(
+            "prefix_cache_pollution",
+            "traffic-spike",
+            "cold_share",
+            component="api-gateway",
+            apply=_cold_tenant,
+            moves={"prefix_hit_rate": -1, "evictions_per_request": 1},
+            timing=("ttft_p50",),
+            fix=Remedy(
+                "each tenant may send 250 prompt tokens a second",
+                "tenant_token_quota",
+                lambda plan: plan.with_args(tenant_token_quota=400.0),
+            ),
+            change=("flag", "flag/bulk-import", "off", "on"),
+        ),
+    )
+
+
+def _absent() -> tuple[Fault, ...]:
+    infra = {
+        "gpu_thermal_or_power_throttle": "needs a GPU that heats up",
+        "noisy_neighbour_gpu": "needs a GPU shared with others",
+        "collective_straggler": "needs several GPUs and NCCL",
+        "numa_misbind": "needs more than one NUMA node",
+        "cold_start": "needs processes that start while the traffic runs",
+        "network_degraded": "needs a real network path with loss",
+    }
+    dependency = {
+        "kv_transfer": "needs two engines and a transfer path between them",
+        "router_imbalance": "needs several replicas behind a router",
+        "cache_breakdown": "needs a cache before the engine",
+        "connection_pool_exhausted": "needs a connection pool before the engine",
+        "embedding_version_race": "needs a reload of the model under load",
+        "retry_storm": "needs callers that retry",
+    }
+    return (
+        *(Fault(cause, "infra", "", device=why) for cause, why in infra.items()),
+        *(Fault(cause, "dependency", "", device=why) for cause, why in dependency.items()),
+    )

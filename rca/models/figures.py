@@ -1,0 +1,208 @@
+"""Numbers of a run, and how they compare: the same keys for torch, twin and incident.
+
+Latencies are virtual ns in a run and may be in any unit in an incident: only ratios are
+compared. `log_ratios` is the one way to compare; small floors keep zeros finite.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rca.models.engine import Engine
+from rca.models.gateway import Request
+from rca.models.scheduler import Batch
+from rca.models.settings import SECOND
+
+# Key → the amount that counts as nothing, in the key's own unit.
+FLOORS: dict[str, float] = {
+    "ttft_p50": 0.0,
+    "ttft_p99": 0.0,
+    "itl_p50": 0.0,
+    "itl_p99": 0.0,
+    "e2e_p50": 0.0,
+    "e2e_p99": 0.0,
+    "request_p50": 0.0,  # at the gateway, with everything before the engine
+    "dependency_p50": 0.0,
+    "queue_mean": 0.0,
+    "preemptions_per_request": 0.02,
+    "recomputed_per_output": 0.1,
+    "prefix_hit_rate": 0.05,
+    "evictions_per_request": 0.5,
+    "kv_usage": 0.02,
+    "running": 0.2,
+    "waiting": 0.2,
+    "prompt_tokens": 1.0,
+    "arrival_rate": 0.0,
+    "arrival_cv": 0.1,
+    "memory_growth": 0.02,  # share of the resident memory, per minute
+    "full_collections_per_step": 0.002,
+    "ops_per_token": 0.0,
+    "gemm_rows_per_token": 0.0,
+    "allocations_per_token": 0.0,
+    "syncs_per_token": 0.5,
+    "tokens_per_step": 0.0,
+}
+# A queue shorter than a tenth of a healthy first token is no queue.
+_QUEUE_FLOOR_SHARE = 0.1
+LARGEST = math.log(10.0)
+
+
+def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
+    """Natural logs of after / before for the keys both have, clipped at a factor of 10.
+
+    Give incident and healthy figures to it; the result is what `experiment.run` takes as
+    `observed`. Unknown keys and values that are not finite are left out.
+    """
+    found: dict[str, float] = {}
+    for key, floor in FLOORS.items():
+        if key not in after or key not in before:
+            continue
+        high, low = after[key], before[key]
+        if key == "queue_mean":
+            floor = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
+        if not (math.isfinite(high) and math.isfinite(low)):
+            continue
+        high, low = max(high, 0.0) + floor, max(low, 0.0) + floor
+        if high > 0 and low > 0:
+            found[key] = min(max(math.log(high / low), -LARGEST), LARGEST)
+    return found
+
+
+@dataclass
+class Recorder:
+    """An observer that keeps what figures need, from `from_ns` on."""
+
+    from_ns: int = 0
+    finished: list[Request] = field(default_factory=list)
+    _weight_ns: int = 0
+    _running: float = 0.0
+    _waiting: float = 0.0
+    _usage: float = 0.0
+    _memory: list[tuple[int, int]] = field(default_factory=list)
+    _at_start: dict[str, float] = field(default_factory=dict)
+
+    def scrape(self, engine: Engine, at_ns: int) -> None:
+        """Note the memory."""
+        if at_ns >= self.from_ns:
+            self._memory.append((at_ns, engine.worker.memory_bytes()))
+
+    def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
+        """Weigh the gauges with the step's time."""
+        if engine.now_ns < self.from_ns:
+            return
+        if not self._at_start:
+            self._at_start = _totals(engine)
+        self._weight_ns += cost_ns
+        self._running += cost_ns * len(engine.scheduler.running)
+        self._waiting += cost_ns * len(engine.scheduler.waiting)
+        self._usage += cost_ns * engine.scheduler.pool.usage
+
+    def finish(self, engine: Engine, request: Request) -> None:
+        """Keep a finished request."""
+        if request.ready_ns >= self.from_ns:
+            self.finished.append(request)
+
+    def figures(self, engine: Engine) -> dict[str, float]:
+        """What the run shows; keys of FLOORS, those of operators excepted."""
+        queue = [*engine.scheduler.waiting, *engine.scheduler.running]
+        open_now = [r for r in queue if r.ready_ns >= self.from_ns]
+        found = _latencies(self.finished, open_now, engine.now_ns)
+        found |= _arrivals([*self.finished, *open_now, *self._coming(engine)])
+        found |= self._counted(engine)
+        found["memory_growth"] = _growth_per_minute(self._memory)
+        return found
+
+    def _coming(self, engine: Engine) -> list[Request]:
+        return [r for r in engine.coming if r.ready_ns <= engine.now_ns]
+
+    def _counted(self, engine: Engine) -> dict[str, float]:
+        now, start = _totals(engine), self._at_start or _totals(engine)
+        delta = {key: now[key] - start[key] for key in now}
+        steps, outputs = max(delta["steps"], 1), max(sum(r.produced for r in self.finished), 1)
+        requests = max(len(self.finished), 1)
+        weight = max(self._weight_ns, 1)
+        return {
+            "preemptions_per_request": delta["preemptions"] / requests,
+            "recomputed_per_output": delta["recomputed"] / outputs,
+            "prefix_hit_rate": delta["hits"] / max(delta["queries"], 1),
+            "evictions_per_request": delta["evictions"] / requests,
+            "full_collections_per_step": delta["collections"] / steps,
+            "tokens_per_step": delta["tokens"] / steps,
+            "running": self._running / weight,
+            "waiting": self._waiting / weight,
+            "kv_usage": self._usage / weight,
+        }
+
+
+def _totals(engine: Engine) -> dict[str, float]:
+    counters = engine.scheduler.counters
+    return {
+        "steps": counters.steps,
+        "tokens": counters.scheduled_tokens,
+        "preemptions": counters.preemptions,
+        "recomputed": counters.recomputed_tokens,
+        "queries": counters.prefix_queries,
+        "hits": counters.prefix_hits,
+        "evictions": engine.scheduler.pool.evictions,
+        "collections": engine.worker.collections()[2],
+    }
+
+
+def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dict[str, float]:
+    """Percentiles; a request that is not there yet counts with the time it has waited."""
+    every = [*done, *open_now]
+    ttft = [(r.first_token_ns or now_ns) - r.ready_ns for r in every]
+    queue = [(r.scheduled_ns or now_ns) - (r.queued_ns or r.ready_ns) for r in every]
+    e2e = [(r.finished_ns or now_ns) - r.ready_ns for r in every]
+    gaps = [b - a for r in every for a, b in _pairs(r.token_times_ns)]
+    whole = [(r.finished_ns or now_ns) - r.arrival.at_ns for r in every]
+    return {
+        "ttft_p50": percentile(ttft, 0.5),
+        "ttft_p99": percentile(ttft, 0.99),
+        "itl_p50": percentile(gaps, 0.5),
+        # Fewer than 300 gaps have no 99th percentile worth the name.
+        "itl_p99": percentile(gaps, 0.99) if len(gaps) >= 300 else math.nan,
+        "e2e_p50": percentile(e2e, 0.5),
+        "e2e_p99": percentile(e2e, 0.99),
+        "request_p50": percentile(whole, 0.5),
+        "dependency_p50": percentile([r.retrieval_ns for r in every], 0.5),
+        "queue_mean": sum(queue) / len(queue) if queue else math.nan,
+    }
+
+
+def _pairs(times: Sequence[int]) -> list[tuple[int, int]]:
+    return list(zip(times, times[1:], strict=False))
+
+
+def _arrivals(every: list[Request]) -> dict[str, float]:
+    times = sorted(r.arrival.at_ns for r in every)
+    gaps = [b - a for a, b in _pairs(times)]
+    if len(gaps) < 3 or times[-1] == times[0]:
+        return {}
+    mean = sum(gaps) / len(gaps)
+    spread = math.sqrt(sum((gap - mean) ** 2 for gap in gaps) / len(gaps))
+    return {
+        "prompt_tokens": sum(r.prompt_tokens for r in every) / len(every),
+        "arrival_rate": SECOND / mean,
+        "arrival_cv": spread / mean,
+    }
+
+
+def _growth_per_minute(memory: list[tuple[int, int]]) -> float:
+    if len(memory) < 2 or memory[-1][0] == memory[0][0]:
+        return math.nan
+    minutes = (memory[-1][0] - memory[0][0]) / (60 * SECOND)
+    return (memory[-1][1] - memory[0][1]) / memory[0][1] / minutes
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of the values lie, interpolated; NaN for none."""
+    if not values:
+        return math.nan
+    ordered = sorted(values)
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (ordered[high] - ordered[low]) * (at - low)

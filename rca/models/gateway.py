@@ -1,0 +1,118 @@
+"""What stands before the engine: quota, the retrieval service, the cut of long prompts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rca.models.settings import MS, SECOND, Plan
+from rca.models.workload import Arrival
+
+GATEWAY_NS = MS // 2
+
+
+@dataclass(eq=False)
+class Request:
+    """A request on its way: what was asked, and what has happened to it so far.
+
+    Times are virtual ns; None until it happened. `tokens` grows with the output;
+    `computed` of them have their keys and values in `blocks`.
+    """
+
+    arrival: Arrival
+    ready_ns: int  # at the engine's door
+    retrieval_ns: int
+    tokens: list[int]
+    prompt_tokens: int
+    output_tokens: int
+    salt: int = 0
+    computed: int = 0
+    known_tokens: int = 0  # computed at least once: what is computed again is waste
+    cached_tokens: int = 0
+    blocks: list[int] = field(default_factory=list)
+    hashes: list[int] = field(default_factory=list)
+    received_ns: int | None = None
+    queued_ns: int | None = None
+    scheduled_ns: int | None = None
+    token_times_ns: list[int] = field(default_factory=list)
+    finished_ns: int | None = None
+    preemptions: int = 0
+    recomputed_tokens: int = 0
+
+    @property
+    def produced(self) -> int:
+        """Output tokens so far."""
+        return len(self.token_times_ns)
+
+    @property
+    def first_token_ns(self) -> int | None:
+        """When the first output token left the engine."""
+        return self.token_times_ns[0] if self.token_times_ns else None
+
+    @property
+    def last_token_ns(self) -> int | None:
+        """When the latest output token left the engine."""
+        return self.token_times_ns[-1] if self.token_times_ns else None
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What the gateway made of a stretch of traffic."""
+
+    requests: list[Request]  # in the order in which they reach the engine
+    rejected: list[Arrival]
+
+
+def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
+    """Pass requests on to the engine, or turn them away."""
+    spent: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    passed: list[Request] = []
+    rejected: list[Arrival] = []
+    for arrival in traffic:
+        if arrival.index % plan.args.replicas:
+            continue
+        if _over_quota(plan, arrival, spent[arrival.tenant]):
+            rejected.append(arrival)
+        else:
+            passed.append(_request(plan, arrival))
+    return Admission(sorted(passed, key=lambda r: r.ready_ns), rejected)
+
+
+def _over_quota(plan: Plan, arrival: Arrival, spent: list[tuple[int, int]]) -> bool:
+    quota = plan.args.tenant_token_quota
+    if not quota:
+        return False
+    recent = sum(n for at_ns, n in spent[-256:] if at_ns > arrival.at_ns - 2 * SECOND)
+    if recent + len(arrival.prompt) > 2 * quota:
+        return True
+    spent.append((arrival.at_ns, len(arrival.prompt)))
+    return False
+
+
+def _request(plan: Plan, arrival: Arrival) -> Request:
+    args = plan.args
+    retrieval_ns = arrival.retrieval_ns
+    if args.dependency_timeout_ns:
+        retrieval_ns = min(retrieval_ns, args.dependency_timeout_ns)
+    # A prompt that could never fit in the pool would wait for ever.
+    most = args.total_blocks * args.block_size - arrival.output_tokens - args.block_size
+    if args.max_prompt_tokens:
+        most = min(most, args.max_prompt_tokens)
+    prompt = list(arrival.prompt[: max(1, most)])
+    return Request(
+        arrival=arrival,
+        ready_ns=arrival.at_ns + GATEWAY_NS + retrieval_ns,
+        retrieval_ns=retrieval_ns,
+        tokens=prompt,
+        prompt_tokens=len(prompt),
+        output_tokens=arrival.output_tokens,
+        salt=_salt(plan, arrival),
+    )
+
+
+def _salt(plan: Plan, arrival: Arrival) -> int:
+    if plan.args.pin_tokenizer_revision:
+        return 0
+    spread = (arrival.index * 2654435761 % 2**32) / 2**32
+    return arrival.index + 1 if spread < plan.build.cache_key_churn else 0

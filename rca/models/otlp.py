@@ -1,0 +1,160 @@
+"""Spans of gateway, retrieval and engine as OTLP JSON lines, one request a line.
+
+`llm_request` carries vLLM's attributes and, as there, is written at the finish only.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+from rca.models.gateway import GATEWAY_NS, Request
+from rca.models.prometheus import request_seconds
+from rca.models.settings import MS, SECOND
+from rca.models.workload import Arrival
+
+_INTERNAL, _SERVER, _CLIENT = 1, 2, 3
+_ANSWER_NS = MS // 3  # from the engine's last token to the gateway's last byte
+
+Json = dict[str, object]
+
+
+class Traces:
+    """Collects requests, writes their spans in order of their end."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(f"spans:{seed}")
+        self._lines: list[tuple[int, Json]] = []
+
+    def add(self, request: Request, version: str, instance: str) -> None:
+        """The spans of one finished request."""
+        trace = f"{self._rng.getrandbits(128):032x}"
+        ids = [f"{self._rng.getrandbits(64):016x}" for _ in range(5)]
+        end_ns = (request.finished_ns or request.ready_ns) + _ANSWER_NS
+        gateway = [_root(request, trace, ids, end_ns), _lookup(request, trace, ids)]
+        engine = [_llm_request(request, trace, ids), _tokenize(request, trace, ids)]
+        spans = [
+            _resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
+            _resource("retrieval", "2.1", "retrieval-0", [_search(request, trace, ids)]),
+            _resource("llm-engine", version, instance, engine),
+        ]
+        self._lines.append((end_ns, {"resourceSpans": spans}))
+
+    def reject(self, arrival: Arrival) -> None:
+        """The gateway's span of a request that it turned away."""
+        trace = f"{self._rng.getrandbits(128):032x}"
+        end_ns = arrival.at_ns + GATEWAY_NS
+        span = _span(trace, f"{self._rng.getrandbits(64):016x}", "", "POST /v1/completions")
+        span |= _times(arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
+        span["attributes"] = _http("POST", 429) + [_text("tenant.id", arrival.tenant)]
+        resource = _resource("api-gateway", "4.2.0", "api-gateway-0", [span])
+        self._lines.append((end_ns, {"resourceSpans": [resource]}))
+
+    def write(self, path: Path) -> None:
+        """Write gzipped JSON lines."""
+        ordered = sorted(self._lines, key=lambda line: line[0])
+        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for _, line in ordered)
+        path.write_bytes(gzip.compress(text.encode(), mtime=0))
+
+
+def _root(request: Request, trace: str, ids: list[str], end_ns: int) -> Json:
+    span = _span(trace, ids[0], "", "POST /v1/completions")
+    span |= _times(request.arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
+    span["attributes"] = _http("POST", 200) + [_text("tenant.id", request.arrival.tenant)]
+    first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
+    span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
+    return span
+
+
+def _lookup(request: Request, trace: str, ids: list[str]) -> Json:
+    begin_ns = request.arrival.at_ns + GATEWAY_NS
+    span = _span(trace, ids[1], ids[0], "GET /search")
+    span |= _times(begin_ns, begin_ns + request.retrieval_ns) | {"kind": _CLIENT, "status": {}}
+    span["attributes"] = [*_http("GET", 200), _text("server.address", "retrieval")]
+    return span
+
+
+def _search(request: Request, trace: str, ids: list[str]) -> Json:
+    begin_ns = request.arrival.at_ns + GATEWAY_NS + MS // 4
+    end_ns = begin_ns + max(0, request.retrieval_ns - MS // 2)
+    span = _span(trace, ids[2], ids[1], "GET /search")
+    span |= _times(begin_ns, end_ns) | {"kind": _SERVER, "status": {}}
+    span["attributes"] = _http("GET", 200)
+    return span
+
+
+def _tokenize(request: Request, trace: str, ids: list[str]) -> Json:
+    begin_ns = request.received_ns or request.ready_ns
+    span = _span(trace, ids[3], ids[4], "tokenize")
+    span |= _times(begin_ns, request.queued_ns or begin_ns) | {"kind": _INTERNAL, "status": {}}
+    span["attributes"] = [_int("input.tokens", request.prompt_tokens)]
+    return span
+
+
+def _llm_request(request: Request, trace: str, ids: list[str]) -> Json:
+    seconds = request_seconds(request)
+    end_ns = request.last_token_ns or request.ready_ns
+    first = (request.first_token_ns or end_ns) - request.ready_ns
+    latency = {
+        "time_to_first_token": first / SECOND,
+        "e2e": seconds["e2e_request_latency"],
+        "time_in_queue": seconds["request_queue_time"],
+        "time_in_model_prefill": seconds["request_prefill_time"],
+        "time_in_model_decode": seconds["request_decode_time"],
+        "time_in_model_inference": seconds["request_inference_time"],
+    }
+    span = _span(trace, ids[4], ids[0], "llm_request")
+    span |= _times(request.ready_ns, end_ns) | {"kind": _SERVER, "status": {}}
+    span["attributes"] = [
+        *(_real(f"gen_ai.latency.{name}", value) for name, value in latency.items()),
+        _int("gen_ai.usage.prompt_tokens", request.prompt_tokens),
+        _int("gen_ai.usage.completion_tokens", request.produced),
+        _text("gen_ai.request.id", f"cmpl-{trace[:16]}-0"),
+        _int("gen_ai.request.max_tokens", request.output_tokens),
+        _real("gen_ai.request.top_p", 1.0),
+        _int("gen_ai.request.n", 1),
+    ]
+    return span
+
+
+def _span(trace: str, span: str, parent: str, name: str) -> Json:
+    made: Json = {"traceId": trace, "spanId": span, "name": name}
+    return made | {"parentSpanId": parent} if parent else made
+
+
+def _times(begin_ns: int, end_ns: int) -> Json:
+    return {"startTimeUnixNano": str(begin_ns), "endTimeUnixNano": str(end_ns)}
+
+
+def _http(method: str, status: int) -> list[Json]:
+    return [
+        _text("http.request.method", method),
+        _int("http.response.status_code", status),
+    ]
+
+
+def _text(key: str, value: str) -> Json:
+    return {"key": key, "value": {"stringValue": value}}
+
+
+def _int(key: str, value: int) -> Json:
+    return {"key": key, "value": {"intValue": str(value)}}
+
+
+def _real(key: str, value: float) -> Json:
+    return {"key": key, "value": {"doubleValue": value}}
+
+
+def _resource(service: str, version: str, pod: str, spans: list[Json]) -> Json:
+    scope = "vllm.tracing.otel" if service == "llm-engine" else service
+    attributes = [
+        _text("service.name", service),
+        _text("service.version", version),
+        _text("k8s.pod.name", pod),
+    ]
+    return {
+        "resource": {"attributes": attributes},
+        "scopeSpans": [{"scope": {"name": scope}, "spans": spans}],
+    }

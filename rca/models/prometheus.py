@@ -1,0 +1,228 @@
+"""What Prometheus would have scraped: vLLM's names, labels and buckets.
+
+The answer of `query_range` over all series, step 1 s. Counters belong to a process and
+start again with it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rca.models.engine import Engine
+from rca.models.gateway import Request
+from rca.models.scheduler import Batch
+from rca.models.settings import SECOND
+
+MODEL = "tiny-decoder"
+ENGINE_JOB = {"job": "llm-engine", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
+GATEWAY_JOB = {"job": "api-gateway", "instance": "api-gateway-0:9090", "pod": "api-gateway-0"}
+_PHASE_NS = 237_000_000  # scrapes do not fall on whole seconds
+
+_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5)
+_TTFT += (10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
+_ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5)
+_ITL += (10.0, 20.0, 40.0, 80.0)
+_REQUEST = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+_REQUEST += (120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0)
+_TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
+_STEP = tuple(float(2**power) for power in (0, *range(3, 15)))
+_HTTP = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+
+_ENGINE_BUCKETS: dict[str, Sequence[float]] = {
+    "vllm:time_to_first_token_seconds": _TTFT,
+    "vllm:inter_token_latency_seconds": _ITL,
+    "vllm:e2e_request_latency_seconds": _REQUEST,
+    "vllm:request_queue_time_seconds": _REQUEST,
+    "vllm:request_prefill_time_seconds": _REQUEST,
+    "vllm:request_decode_time_seconds": _REQUEST,
+    "vllm:request_inference_time_seconds": _REQUEST,
+    "vllm:request_prompt_tokens": _TOKENS,
+    "vllm:request_generation_tokens": _TOKENS,
+    "vllm:request_prefill_kv_computed_tokens": _TOKENS,
+    "vllm:iteration_tokens_total": _STEP,
+}
+_GATEWAY_BUCKETS: dict[str, Sequence[float]] = {
+    "http_server_request_duration_seconds": _HTTP,
+    "http_client_request_duration_seconds": _HTTP,
+}
+
+
+class Histogram:
+    """Counts below each bound, as Prometheus keeps them."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.total = 0.0
+
+    def observe(self, value: float) -> None:
+        """Count one value."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+    def lines(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
+        """Cumulative buckets, sum and count, as (name, extra labels, value)."""
+        running = 0
+        for bound, count in zip([*self.bounds, None], self.counts, strict=True):
+            running += count
+            yield f"{name}_bucket", {"le": "+Inf" if bound is None else str(bound)}, running
+        yield f"{name}_sum", {}, self.total
+        yield f"{name}_count", {}, running
+
+
+class Metrics:
+    """An observer that scrapes once a second of virtual time, from `from_ns` on."""
+
+    def __init__(self, from_ns: int) -> None:
+        self.from_ns = from_ns
+        self._series: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
+        self._gateway = {name: Histogram(bounds) for name, bounds in _GATEWAY_BUCKETS.items()}
+        self._process: Engine | None = None
+        self._generated = 0
+        self._prompted = 0
+        self._finished = 0
+        self._engine: dict[str, Histogram] = {}
+
+    def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
+        """Count a step and the gaps between tokens that it ends."""
+        self._follow(engine)
+        self._engine["vllm:iteration_tokens_total"].observe(batch.tokens)
+        end_ns = engine.now_ns + cost_ns
+        for piece in batch.slices:
+            request = piece.request
+            if piece.samples:
+                self._token(request, end_ns)
+                self._generated += 1
+
+    def _token(self, request: Request, at_ns: int) -> None:
+        last_ns = request.last_token_ns
+        if last_ns is None:
+            self._prompted += request.prompt_tokens
+            ttft = (at_ns - request.ready_ns) / SECOND
+            self._engine["vllm:time_to_first_token_seconds"].observe(ttft)
+        else:
+            self._engine["vllm:inter_token_latency_seconds"].observe((at_ns - last_ns) / SECOND)
+
+    def finish(self, engine: Engine, request: Request) -> None:
+        """Count a finished request, here and at the gateway."""
+        self._follow(engine)
+        self._finished += 1
+        for name, value in request_seconds(request).items():
+            self._engine[f"vllm:{name}_seconds"].observe(value)
+        computed = request.prompt_tokens - request.cached_tokens
+        self._engine["vllm:request_prompt_tokens"].observe(request.prompt_tokens)
+        self._engine["vllm:request_generation_tokens"].observe(request.produced)
+        self._engine["vllm:request_prefill_kv_computed_tokens"].observe(computed)
+        whole_ns = (request.finished_ns or 0) - request.arrival.at_ns
+        self._gateway["http_server_request_duration_seconds"].observe(whole_ns / SECOND)
+        self._gateway["http_client_request_duration_seconds"].observe(
+            request.retrieval_ns / SECOND
+        )
+
+    def scrape(self, engine: Engine, at_ns: int) -> None:
+        """Append the present value of each series."""
+        self._follow(engine)
+        if at_ns < self.from_ns:
+            return
+        for name, labels, value in self._engine_lines(engine):
+            self._append(at_ns, name, {**ENGINE_JOB, **labels}, value)
+        for name, histogram in self._gateway.items():
+            for line, labels, value in histogram.lines(name):
+                self._append(at_ns, line, {**GATEWAY_JOB, **_route(name), **labels}, value)
+        for job in (ENGINE_JOB, GATEWAY_JOB):
+            self._append(at_ns, "up", job, 1)
+
+    def write(self, path: Path) -> None:
+        """Write the answer of `query_range` as gzipped JSON."""
+        result = [
+            {"metric": dict(labels), "values": values} for labels, values in self._series.items()
+        ]
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+        data = json.dumps(answer, separators=(",", ":")).encode()
+        path.write_bytes(gzip.compress(data, mtime=0))
+
+    def _follow(self, engine: Engine) -> None:
+        if engine is self._process:
+            return
+        self._process = engine
+        self._generated = self._prompted = self._finished = 0
+        self._engine = {name: Histogram(bounds) for name, bounds in _ENGINE_BUCKETS.items()}
+
+    def _append(self, at_ns: int, name: str, labels: dict[str, str], value: float) -> None:
+        key = (("__name__", name), *sorted(labels.items()))
+        at = round((at_ns + _PHASE_NS) / SECOND, 3)
+        text = str(int(value)) if float(value).is_integer() else repr(float(value))
+        self._series.setdefault(key, []).append([at, text])
+
+    def _engine_lines(self, engine: Engine) -> Iterator[tuple[str, dict[str, str], float]]:
+        model = {"model_name": MODEL, "engine": "0"}
+        for name, value in self._counters(engine).items():
+            yield f"vllm:{name}", model, value
+        success = "vllm:request_success_total"
+        yield success, {**model, "finished_reason": "length"}, self._finished
+        yield success, {**model, "finished_reason": "stop"}, 0
+        yield "vllm:cache_config_info", {**_cache_config(engine), "engine": "0"}, 1
+        for name, histogram in self._engine.items():
+            for line, labels, value in histogram.lines(name):
+                yield line, {**model, **labels}, value
+        yield from _process_lines(engine)
+
+    def _counters(self, engine: Engine) -> dict[str, float]:
+        scheduler = engine.scheduler
+        counters = scheduler.counters
+        return {
+            "num_requests_running": len(scheduler.running),
+            "num_requests_waiting": len(scheduler.waiting),
+            "kv_cache_usage_perc": round(scheduler.pool.usage, 6),
+            "num_preemptions_total": counters.preemptions,
+            "prefix_cache_queries_total": counters.prefix_queries,
+            "prefix_cache_hits_total": counters.prefix_hits,
+            "prompt_tokens_total": self._prompted,
+            "generation_tokens_total": self._generated,
+        }
+
+
+def request_seconds(request: Request) -> dict[str, float]:
+    """The parts of a finished request as vLLM names its histograms, without `_seconds`."""
+    queued = request.queued_ns or request.ready_ns
+    scheduled = request.scheduled_ns or queued
+    first = request.first_token_ns or scheduled
+    last = request.last_token_ns or first
+    return {
+        "e2e_request_latency": (last - request.ready_ns) / SECOND,
+        "request_queue_time": (scheduled - queued) / SECOND,
+        "request_prefill_time": (first - scheduled) / SECOND,
+        "request_decode_time": (last - first) / SECOND,
+        "request_inference_time": (last - scheduled) / SECOND,
+    }
+
+
+def _route(name: str) -> dict[str, str]:
+    if "client" in name:
+        return {"server_address": "retrieval", "http_request_method": "GET"}
+    return {"http_route": "/v1/completions", "http_request_method": "POST"}
+
+
+def _cache_config(engine: Engine) -> dict[str, str]:
+    args = engine.plan.args
+    return {
+        "block_size": str(args.block_size),
+        "cache_dtype": args.kv_cache_dtype,
+        "enable_prefix_caching": str(args.enable_prefix_caching),
+        "num_gpu_blocks": str(args.total_blocks),
+        "num_gpu_blocks_override": str(args.num_gpu_blocks),
+        "kv_cache_size_tokens": str(args.total_blocks * args.block_size),
+    }
+
+
+def _process_lines(engine: Engine) -> Iterator[tuple[str, dict[str, str], float]]:
+    alive = (engine.now_ns - engine.started_ns) / SECOND
+    yield "process_start_time_seconds", {}, round(engine.started_ns / SECOND, 2)
+    yield "process_cpu_seconds_total", {}, round(engine.busy_ns / SECOND + 0.01 * alive, 2)
+    yield "process_resident_memory_bytes", {}, engine.worker.memory_bytes()
+    for generation, count in enumerate(engine.worker.collections()):
+        yield "python_gc_collections_total", {"generation": str(generation)}, count

@@ -1,0 +1,255 @@
+"""A cause → a bundle: a healthy baseline, and an incident with a healthy lead-in.
+
+Times are virtual: torch work is timed by its CPU time and stretched so that a decode step
+of four sequences takes 20 ms; waiting takes no time. So a bundle of nearly three minutes
+is recorded in some seconds, on a busy machine too.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rca.errors import BundleError, CauseError, MissingExtra
+from rca.models.deployment import Change, decoys, true_change, write_changes
+from rca.models.engine import Engine, Worker
+from rca.models.fault import Fault
+from rca.models.faults import find
+from rca.models.gateway import admit
+from rca.models.settings import SECOND, Plan
+from rca.models.telemetry import Telemetry, first_slow_ns
+from rca.models.twin import TwinWorker
+from rca.models.workload import arrivals
+
+if TYPE_CHECKING:
+    from rca.models.worker import Runtime
+
+Progress = Callable[[str], None]
+
+_EPOCH_NS = 1_773_136_800 * SECOND  # 2026-03-10 10:00 UTC; a seed moves it by hours
+_WARM_UP_NS = 12 * SECOND  # caches fill before anything is recorded
+_BETWEEN_NS = 1800 * SECOND
+_PROFILED_SECONDS = 30  # traffic that the profiled steps may use up
+_NEW_VERSION = "1.9.0"
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """Seconds of virtual time, and profiled steps, of a bundle's stretches."""
+
+    baseline_s: int = 60
+    lead_in_s: int = 45
+    fault_s: int = 60
+    profiled_steps: int = 14
+
+
+def reproduce(
+    cause: str,
+    out: Path,
+    *,
+    engine: str = "torch",
+    seed: int = 0,
+    dose: float = 1.0,
+    lengths: Lengths | None = None,
+    progress: Progress | None = None,
+) -> Path:
+    """A bundle of `cause` at `out`: incident/, baseline/ and truth.toml.
+
+    Args:
+        cause: an id of the catalogue, an alias, or 'healthy'.
+        out: a folder that does not exist yet, or is empty.
+        engine: 'torch' computes and is profiled; 'twin' follows a formula, needs no torch,
+            leaves no profile and gives the same bytes each time.
+        seed: of the traffic, the decoys and the date.
+        dose: strength of the fault; 1 is a clear incident, 0 a healthy service.
+        lengths: how long the stretches are.
+        progress: called with a line about what is going on.
+
+    Raises:
+        CauseError: no such cause, or one that cannot be switched on here.
+        MissingExtra: torch is not installed.
+        BundleError: `out` holds something already.
+    """
+    fault = find(cause)
+    if not fault.reproducible:
+        raise CauseError(f"{cause} cannot be reproduced: it {fault.device}")
+    if out.exists() and any(out.iterdir()):
+        raise BundleError("the folder is not empty", path=str(out), hint="name a new one")
+    say = progress or (lambda _line: None)
+    lengths = lengths or Lengths()
+    with _workers(engine, say) as bench:
+        recorder = _Recorder(fault, out, seed, dose, lengths, bench, say)
+        recorder.baseline()
+        recorder.incident()
+    return out
+
+
+class Bench:
+    """Where workers come from: the twin, or one calibrated torch model."""
+
+    def __init__(self, made: Runtime | None) -> None:
+        self.made = made
+
+    @contextmanager
+    def worker(self, plan: Plan) -> Iterator[Worker]:
+        """A worker for one process's life."""
+        if self.made is None:
+            yield TwinWorker(plan)
+            return
+        from rca.models.worker import TorchWorker
+
+        with TorchWorker(plan, self.made) as worker:
+            yield worker
+
+    def profile(self, engine: Engine, folder: Path, steps: int) -> None:
+        """Profile the next steps, where there is something to profile."""
+        from rca.models.profile import record
+        from rca.models.worker import TorchWorker
+
+        if isinstance(engine.worker, TorchWorker):
+            record(engine, engine.worker, folder, steps)
+
+
+@contextmanager
+def _workers(engine: str, say: Progress) -> Iterator[Bench]:
+    if engine == "twin":
+        yield Bench(None)
+        return
+    if engine != "torch":
+        raise CauseError(f"no engine is called {engine}", hint="one of: torch, twin")
+    with torch_runtime() as made:
+        say(f"torch on {made.name}: a second of its time is {made.scale:.0f} s of the bundle's")
+        yield Bench(made)
+
+
+def torch_runtime() -> AbstractContextManager[Runtime]:
+    """A calibrated model.
+
+    Raises:
+        MissingExtra: torch is not installed.
+    """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # or the profiler talks on stderr
+    try:
+        from rca.models.worker import runtime
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "torch":
+            raise
+        raise MissingExtra("torch", "torch") from error
+    return runtime()
+
+
+@dataclass
+class _Recorder:
+    fault: Fault
+    out: Path
+    seed: int
+    dose: float
+    lengths: Lengths
+    bench: Bench
+    say: Progress
+
+    def __post_init__(self) -> None:
+        self.begin_ns = _EPOCH_NS + (self.seed % 5000) * 3607 * SECOND
+        self.healthy = Plan()
+        seconds = float(self.lengths.fault_s)
+        faulty = self.fault.plan(self.healthy, self.dose, seconds)
+        if faulty.build != self.healthy.build and not self.fault.change:
+            faulty = replace(faulty, build=replace(faulty.build, version=_NEW_VERSION))
+        self.faulty = faulty
+
+    def baseline(self) -> None:
+        """Record the healthy service, some time before."""
+        from_ns = self.begin_ns
+        until_ns = from_ns + self.lengths.baseline_s * SECOND
+        self.say(f"baseline: {self.lengths.baseline_s} s of the healthy service")
+        seen = Telemetry(from_ns, until_ns, 2 * self.seed)
+        with self.bench.worker(self.healthy) as worker:
+            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+            self._send(engine, seen, self.healthy, 2 * self.seed, engine.now_ns, until_ns)
+            engine.run(until_ns)
+            seen.write(self.out / "baseline", self.healthy)
+            self.bench.profile(engine, self.out / "baseline", self.lengths.profiled_steps)
+
+    def incident(self) -> None:
+        """Record the lead-in, the fault, and what is known of both."""
+        from_ns = self.begin_ns + _BETWEEN_NS
+        fault_ns = from_ns + self.lengths.lead_in_s * SECOND
+        until_ns = fault_ns + self.lengths.fault_s * SECOND
+        self.say(f"incident: {self.lengths.lead_in_s} s healthy, {self.lengths.fault_s} s not")
+        seen = Telemetry(from_ns, until_ns, 2 * self.seed + 1)
+        with ExitStack() as stack:
+            worker = stack.enter_context(self.bench.worker(self.healthy))
+            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+            key = 2 * self.seed + 1
+            self._send(engine, seen, self.healthy, key, engine.now_ns, fault_ns)
+            engine.run(fault_ns)
+            engine = self._switch(engine, seen, stack)
+            self._send(engine, seen, self.faulty, key + 1_000_003, fault_ns, until_ns)
+            engine.run(until_ns)
+            seen.write(self.out / "incident", self.faulty)
+            self._write_truth(seen, fault_ns, until_ns)
+            self.bench.profile(engine, self.out / "incident", self.lengths.profiled_steps)
+
+    def _switch(self, old: Engine, seen: Telemetry, stack: ExitStack) -> Engine:
+        """Roll the change out: new arguments or a new image mean a new process."""
+        unchanged = (self.healthy.args, self.healthy.build) == (
+            self.faulty.args,
+            self.faulty.build,
+        )
+        if unchanged:
+            return old
+        left = old.drain()
+        worker = stack.enter_context(self.bench.worker(self.faulty))
+        engine = Engine(self.faulty, worker, old.now_ns, seen)
+        engine.send(left)
+        return engine
+
+    def _send(
+        self, engine: Engine, seen: Telemetry, plan: Plan, key: int, begin_ns: int, end_ns: int
+    ) -> None:
+        # Traffic goes on while the profiler runs; only a fault's last stretch needs that.
+        end_ns += _PROFILED_SECONDS * SECOND if end_ns == seen.until_ns else 0
+        admission = admit(plan, arrivals(plan.traffic, key, begin_ns, end_ns))
+        engine.send(admission.requests)
+        seen.reject(admission.rejected)
+
+    def _write_truth(self, seen: Telemetry, fault_ns: int, until_ns: int) -> None:
+        is_fault = self.faulty != self.healthy
+        change = None
+        changes: list[Change] = decoys(self.seed, seen.from_ns, fault_ns, until_ns)
+        if is_fault:
+            change = true_change(self.fault, self.healthy, self.faulty, fault_ns - SECOND)
+            changes += [change] if change else []
+        ids = write_changes(changes, self.seed, self.out / "incident" / "changes.jsonl")
+        start_ns = fault_ns
+        if self.fault.growth:
+            start_ns = first_slow_ns(seen.finished, fault_ns, until_ns)
+        fields: dict[str, object] = {
+            "cause": self.fault.cause if is_fault else "",
+            "class": self.fault.cause_class if is_fault else "",
+            "kind": "fault" if is_fault else "healthy",
+            "acceptable": list(self.fault.acceptable),
+            "start_ns": start_ns if is_fault else 0,
+            "end_ns": until_ns if is_fault else 0,
+            "injected_start_ns": fault_ns if is_fault else 0,
+            "component": self.fault.component if is_fault else "",
+            "change": ids[change] if change else "",
+            "changes": [ids[change]] if change else [],
+            "causes": [self.fault.cause] if is_fault else [],
+            "skew_s": 0.0,
+            "source": "twin" if self.bench.made is None else "torch",
+            "seed": self.seed,
+            "dose": self.dose,
+        }
+        lines = [f"{key} = {_toml(value)}\n" for key, value in fields.items()]
+        (self.out / "truth.toml").write_text("".join(lines))
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(item) for item in value) + "]"
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,113 @@
+"""The knobs: what an operator, a build or the traffic can change in the workload.
+
+A fault turns one of them, a fix turns another; engine, scheduler, worker and twin
+only read them. Times are nanoseconds of the virtual clock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+MS = 1_000_000
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class EngineArgs:
+    """What the deployment's command line says; names follow vLLM where it has one."""
+
+    max_num_seqs: int = 16
+    max_num_batched_tokens: int = 64
+    long_prefill_token_threshold: int = 0  # most prompt tokens of one request a step; 0: no cap
+    enable_chunked_prefill: bool = True
+    num_gpu_blocks: int = 320
+    block_size: int = 16
+    kv_cache_dtype: str = "auto"  # "half" stores KV in half the bytes: twice the blocks
+    enable_prefix_caching: bool = True
+    evict_unused_first: bool = False  # blocks that were never hit leave before the others
+    pin_tokenizer_revision: bool = False
+    compact_positions: bool = False
+    max_queue_delay_ns: int = 0  # admission waits so long to gather a batch
+    preferred_batch_size: int = 0  # so many waiting requests end the delay early; 0: never
+    processor_history_limit: int = 0  # tensors that a logits processor may keep; 0: no limit
+    max_logprobs: int = 0
+    attention_backend: str = "generic"  # "fused" has no detours through another dtype
+    grammar_cache: bool = False  # a schema is compiled once
+    sampler_backend: str = "torch"  # "partial" takes the few best instead of sorting all
+    detokenizer_window: int = 0  # tokens that are decoded again; 0: what the build does
+    response_format: str = "json"  # "packed" writes numbers as bytes
+    log_lines_per_token: int = 0  # each is on the disk before the token leaves
+    log_buffered: bool = False
+    preload_tokenizer: bool = False
+    gc_freeze: bool = False
+    tenant_token_quota: float = 0.0  # prompt tokens/s that one tenant may send; 0: no limit
+    max_prompt_tokens: int = 0  # longer prompts are cut; 0: no limit
+    dependency_timeout_ns: int = 0  # then the answer is made without it; 0: wait for ever
+    replicas: int = 1  # the engine sees 1/replicas of the traffic
+
+    @property
+    def total_blocks(self) -> int:
+        """KV blocks that fit in the pool's bytes."""
+        return self.num_gpu_blocks * (2 if self.kv_cache_dtype == "half" else 1)
+
+
+@dataclass(frozen=True)
+class Build:
+    """Slow paths that the engine's image contains; a healthy one has none."""
+
+    version: str = "1.8.2"
+    retained_tensors_per_step: float = 0.0
+    position_gap_every: int = 0  # output tokens between two flushes of a request's KV
+    cache_key_churn: float = 0.0  # share of requests whose key never repeats
+    held_blocks_per_request: float = 0.0  # KV blocks that a finished request never gives back
+    kv_copies_per_step: int = 0  # whole-context casts a layer and step
+    syncs_per_token: int = 0
+    sampler_sorts: int = 0
+    detokenize_repeats: int = 0  # decodings of the whole output so far, a token
+    collected_objects: int = 0  # tracked objects that a full garbage collection visits
+    collect_every_steps: int = 60
+    extra_copies_per_layer: int = 0  # an unfused code path
+    tokenizer_loads_per_request: float = 0.0
+    grammar_states: int = 0  # states built for a request's schema
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Who asks, how often, for how much."""
+
+    rate_per_s: float = 5.0
+    burst_factor: float = 1.0  # arrivals come in groups of this mean size, same mean rate
+    prefix_groups: int = 8
+    prefix_tokens: int = 160
+    unique_tokens: int = 40
+    output_tokens: int = 24
+    long_share: float = 0.04  # requests whose own part is long
+    long_tokens: int = 320
+    tenants: int = 4
+    cold_share: float = 0.0  # requests of a tenant whose prompts are never seen again
+    cold_tokens: int = 0
+    schema_share: float = 0.0  # requests that ask for a structured answer
+    retrieval_ns: int = 12 * MS  # mean time of the retrieval service
+    retrieval_sigma: float = 0.35
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One configuration of everything: what runs, how it is built, what is asked."""
+
+    args: EngineArgs = field(default_factory=EngineArgs)
+    build: Build = field(default_factory=Build)
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def with_args(self, **changes: Any) -> Plan:
+        """The plan with other engine arguments."""
+        return replace(self, args=replace(self.args, **changes))
+
+    def with_build(self, **changes: Any) -> Plan:
+        """The plan with another build."""
+        return replace(self, build=replace(self.build, **changes))
+
+    def with_traffic(self, **changes: Any) -> Plan:
+        """The plan under other traffic."""
+        return replace(self, traffic=replace(self.traffic, **changes))

@@ -1,0 +1,71 @@
+"""Everything that a run leaves behind, written as one part of a bundle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rca.models.deployment import write_yaml
+from rca.models.engine import Engine
+from rca.models.gateway import Request
+from rca.models.otlp import Traces
+from rca.models.prometheus import ENGINE_JOB, Metrics
+from rca.models.scheduler import Batch
+from rca.models.settings import SECOND, Plan
+from rca.models.workload import Arrival
+
+
+class Telemetry:
+    """An observer of one part: metrics, traces and the engine's configuration."""
+
+    def __init__(self, from_ns: int, until_ns: int, seed: int) -> None:
+        self.from_ns, self.until_ns = from_ns, until_ns
+        self.metrics = Metrics(from_ns)
+        self.traces = Traces(seed)
+        self.finished: list[Request] = []
+
+    def scrape(self, engine: Engine, at_ns: int) -> None:
+        """Scrape while the part lasts."""
+        if at_ns <= self.until_ns:
+            self.metrics.scrape(engine, at_ns)
+
+    def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
+        """Count a step."""
+        self.metrics.step(engine, batch, cost_ns)
+
+    def finish(self, engine: Engine, request: Request) -> None:
+        """Write the spans of a request that came and went while the part lasted."""
+        self.metrics.finish(engine, request)
+        if request.arrival.at_ns >= self.from_ns and engine.now_ns <= self.until_ns:
+            self.traces.add(request, engine.plan.build.version, ENGINE_JOB["pod"])
+            self.finished.append(request)
+
+    def reject(self, arrivals: list[Arrival]) -> None:
+        """Write the spans of requests that the gateway turned away."""
+        for arrival in arrivals:
+            if self.from_ns <= arrival.at_ns <= self.until_ns:
+                self.traces.reject(arrival)
+
+    def write(self, folder: Path, plan: Plan) -> None:
+        """Write metrics.json.gz, traces.jsonl.gz and config/llm-engine.yaml."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.metrics.write(folder / "metrics.json.gz")
+        self.traces.write(folder / "traces.jsonl.gz")
+        write_yaml(plan, folder / "config" / "llm-engine.yaml")
+
+
+def first_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
+    """When requests became slow: the first ten seconds a third slower than the lead-in."""
+    lead_in = _mean_e2e(done, 0, fault_ns)
+    for begin_ns in range(fault_ns, until_ns, 5 * SECOND):
+        if _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) > 1.33 * lead_in:
+            return begin_ns
+    return fault_ns
+
+
+def _mean_e2e(done: list[Request], begin_ns: int, end_ns: int) -> float:
+    times = [
+        (r.finished_ns or r.ready_ns) - r.arrival.at_ns
+        for r in done
+        if begin_ns <= r.arrival.at_ns < end_ns
+    ]
+    return sum(times) / len(times) if times else 0.0

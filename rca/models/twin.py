@@ -1,0 +1,132 @@
+"""The engine's step as a formula: the same scheduler, no tensors, the same run each time.
+
+Costs are virtual ns, fitted on the torch worker at its standard scale (a decode step of
+four sequences is 20 ms). They carry mechanism and direction, not production magnitude.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rca.models.engine import StepResult
+from rca.models.gateway import Request
+from rca.models.scheduler import Batch
+from rca.models.settings import MS, Plan
+from rca.models.workload import VOCABULARY
+
+US = 1_000
+BASE_MEMORY_BYTES = 300 << 20
+TENSOR_BYTES = VOCABULARY * 4
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Virtual ns; the first four are the line that healthy steps follow."""
+
+    step: int = 13_700 * US
+    token: int = 540 * US
+    sequence: int = 1220 * US
+    piece: int = 3300 * US  # each prompt in the step has an attention of its own
+    tokenise_token: int = 4 * US
+    tokenizer_load: int = 60 * MS
+    retained_tensor: int = 4 * US
+    context_copy_token: int = 6 * US  # a cast of one token's KV in all layers
+    sync: int = 15 * US
+    sort: int = 700 * US  # one full sort of a row of logits
+    detokenised_token: int = 30 * US
+    logprob: int = 18 * US
+    log_line: int = 3 * MS
+    collected_object: int = 250  # ns, one object in one full collection
+    extra_copy: int = 250 * US
+    grammar_state: int = 500 * US
+
+
+class TwinWorker:
+    """Costs instead of tensors."""
+
+    def __init__(self, plan: Plan, cost: CostModel | None = None) -> None:
+        self.plan, self.cost = plan, cost or CostModel()
+        self.retained = 0.0
+        self._steps = 0
+        self._grammars = 0
+        self._full_collections = 0
+
+    def admit(self, request: Request) -> int:
+        """Tokenise: a line in the prompt's length, and what the build adds."""
+        build, cost = self.plan.build, self.cost
+        total = request.prompt_tokens * cost.tokenise_token
+        if not self.plan.args.preload_tokenizer:
+            total += round(build.tokenizer_loads_per_request * cost.tokenizer_load)
+        if request.arrival.has_schema and not (self.plan.args.grammar_cache and self._grammars):
+            total += build.grammar_states * cost.grammar_state
+            self._grammars += 1
+        return total
+
+    def execute(self, batch: Batch) -> StepResult:
+        """The line a + b·tokens + c·sequences + d·prompts, and what the build adds."""
+        cost = self.cost
+        self._steps += 1
+        total = cost.step + cost.token * batch.tokens + cost.sequence * len(batch.slices)
+        total += cost.piece * len(batch.prefills)
+        sampling = [piece.request for piece in batch.slices if piece.samples]
+        extras = self._model_extras(batch) + self._token_extras(sampling)
+        sampled = [(r.arrival.index + 7 * r.produced) % VOCABULARY for r in sampling]
+        return StepResult(round(total + extras), sampled)
+
+    def memory_bytes(self) -> int:
+        """A base and what is retained."""
+        return BASE_MEMORY_BYTES + round(self.retained) * TENSOR_BYTES
+
+    def collections(self) -> Sequence[int]:
+        """By steps, as an allocator-driven collector would."""
+        return (self._steps // 2, self._steps // 20, self._full_collections)
+
+    def _model_extras(self, batch: Batch) -> float:
+        build, args, cost = self.plan.build, self.plan.args, self.cost
+        context = sum(piece.start + piece.count for piece in batch.slices)
+        total = 0.0
+        if args.attention_backend != "fused":
+            total += build.kv_copies_per_step * context * cost.context_copy_token
+        if args.kv_cache_dtype == "half":
+            total += 0.25 * context * cost.context_copy_token
+        total += build.extra_copies_per_layer * cost.extra_copy
+        return total + self._retain() + self._collect()
+
+    def _retain(self) -> float:
+        build, limit = self.plan.build, self.plan.args.processor_history_limit
+        self.retained += build.retained_tensors_per_step
+        if limit:
+            self.retained = min(self.retained, limit)
+        return self.retained * self.cost.retained_tensor
+
+    def _collect(self) -> float:
+        build = self.plan.build
+        if not build.collected_objects or self._steps % build.collect_every_steps:
+            return 0.0
+        self._full_collections += 1
+        visited = 0 if self.plan.args.gc_freeze else build.collected_objects
+        return visited * self.cost.collected_object
+
+    def _token_extras(self, sampling: Sequence[Request]) -> float:
+        build, args, cost = self.plan.build, self.plan.args, self.cost
+        each = build.syncs_per_token * cost.sync
+        each += _sort_cost(self.plan, cost) + _payload_cost(self.plan, cost)
+        each += args.log_lines_per_token * cost.log_line * (0.05 if args.log_buffered else 1.0)
+        total = each * len(sampling)
+        for request in sampling:
+            decoded = build.detokenize_repeats * (request.produced + 1)
+            if args.detokenizer_window and build.detokenize_repeats:
+                decoded = min(decoded, args.detokenizer_window)
+            total += (1 + decoded) * cost.detokenised_token
+        return total
+
+
+def _sort_cost(plan: Plan, cost: CostModel) -> float:
+    partial = 0.1 if plan.args.sampler_backend == "partial" else 1.0
+    return plan.build.sampler_sorts * cost.sort * partial
+
+
+def _payload_cost(plan: Plan, cost: CostModel) -> float:
+    packed = 0.1 if plan.args.response_format == "packed" else 1.0
+    return plan.args.max_logprobs * cost.logprob * packed

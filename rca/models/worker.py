@@ -1,0 +1,296 @@
+"""One engine step in torch, timed by the CPU it used.
+
+CPU time does not see other programs on the machine; where it is blind (the disk) the
+wall clock is read for that section only. Real nanoseconds times `scale` are virtual ones.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+import torch
+from torch import Tensor
+from torch.profiler import record_function
+
+from rca.models.decoder import Decoder, DecoderConfig, StepInput
+from rca.models.engine import StepResult
+from rca.models.frontend import Frontend
+from rca.models.gateway import Request
+from rca.models.scheduler import Batch, Slice
+from rca.models.settings import MS, Plan
+from rca.models.workload import VOCABULARY, Arrival
+
+STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
+_KEPT_ROWS = 4  # rows of the vocabulary's width that each leaked entry drags along
+
+
+@dataclass
+class Runtime:
+    """The model on its device, and how long its standard step takes there."""
+
+    model: Decoder
+    device: torch.device
+    scale: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """The device in words."""
+        if self.device.type == "cuda":
+            return f"cuda ({torch.cuda.get_device_name(self.device)})"
+        return "cpu"
+
+
+@contextmanager
+def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[Runtime]:
+    """A calibrated model on CUDA where there is one, else on one CPU thread."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        model = Decoder(config or DecoderConfig(), seed).to(device).eval()
+        made = Runtime(model, device)
+        made.scale = STANDARD_STEP_NS / _standard_step_ns(made)
+        yield made
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _standard_step_ns(made: Runtime) -> float:
+    plan = Plan()
+    with TorchWorker(plan, made) as worker:
+        requests = [_full_request(number) for number in range(4)]
+        batch = Batch([Slice(request, 224, 1) for request in requests])
+        costs = [worker.execute(batch).cost_ns for _ in range(50)]
+    return median(costs[20:])
+
+
+def _full_request(number: int) -> Request:
+    arrival = Arrival(number, 0, (), 8, "t-0", 0, False, 0)
+    request = Request(arrival, 0, 0, [number] * 225, 225, 8)
+    request.blocks = list(range(number * 15, number * 15 + 15))
+    return request
+
+
+class TorchWorker:
+    """Real tensors, real text, real files; a context that gives its files back."""
+
+    def __init__(self, plan: Plan, made: Runtime) -> None:
+        self.plan, self.made = plan, made
+        dtype = torch.bfloat16 if plan.args.kv_cache_dtype == "half" else torch.float32
+        made.model.new_pool(plan.args.total_blocks, dtype)
+        fused = plan.args.attention_backend == "fused"
+        made.model.set_slow_paths(
+            cast_copies=0 if fused else plan.build.kv_copies_per_step,
+            extra_copies=plan.build.extra_copies_per_layer,
+        )
+        self.frontend = Frontend(plan)
+        self.annotate = False  # name each step for the profiler, as vLLM does
+        self.retained_bytes = 0
+        self._history: list[Tensor] = []
+        self._dragged: list[Tensor] = []
+        self._debt = 0.0
+        self._steps = 0
+        self._wall_extra_ns = 0
+        self._objects: list[list[int]] = []
+        self._collections_before = _collections()
+
+    def __enter__(self) -> TorchWorker:
+        gc.collect()
+        if self.plan.build.collected_objects:
+            # Only this build's own objects shall be visited, not the whole interpreter's.
+            gc.freeze()
+            self._objects = [[] for _ in range(self.plan.build.collected_objects)]
+            if self.plan.args.gc_freeze:
+                gc.freeze()
+        self._collections_before = _collections()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._objects:
+            self._objects = []
+            gc.unfreeze()
+        self._history, self._dragged = [], []
+        self.frontend.close()
+
+    def admit(self, request: Request) -> int:
+        """Tokenise, and build the grammar of a structured answer."""
+        begin = self._begin()
+        build = self.plan.build
+        loads = 0
+        if not self.plan.args.preload_tokenizer:
+            loads = _whole(build.tokenizer_loads_per_request, request.arrival.index)
+        self.frontend.tokenise(request.tokens, loads)
+        known = self.plan.args.grammar_cache and self.frontend.grammars
+        if request.arrival.has_schema and build.grammar_states and not known:
+            self.frontend.build_grammar(build.grammar_states)
+        return self._cost_ns(begin)
+
+    @torch.inference_mode()
+    def execute(self, batch: Batch) -> StepResult:
+        """The model, the sampler and the answer's chunks of one step."""
+        begin = self._begin()
+        self._steps += 1
+        sampling = [piece.request for piece in batch.slices if piece.samples]
+        with _annotation(batch) if self.annotate else nullcontext():
+            logits = self.made.model(self._inputs(batch))
+        sampled: list[int] = []
+        if sampling:
+            sampled = self._sample(self._process(logits))
+            self._answer(sampling, sampled, logits)
+        self._collect_garbage()
+        return StepResult(self._cost_ns(begin), sampled)
+
+    def memory_bytes(self) -> int:
+        """Resident memory of this process; tracked bytes where the system does not say."""
+        path = Path("/proc/self/statm")
+        if path.exists():
+            return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return (256 << 20) + self.retained_bytes
+
+    def collections(self) -> Sequence[int]:
+        """Collections of this process since the worker began."""
+        pairs = zip(_collections(), self._collections_before, strict=True)
+        return [now - before for now, before in pairs]
+
+    def _begin(self) -> int:
+        self._wall_extra_ns = 0
+        return time.perf_counter_ns() if self._on_cuda else time.thread_time_ns()
+
+    def _cost_ns(self, begin: int) -> int:
+        if self._on_cuda:
+            torch.cuda.synchronize(self.made.device)
+            return round((time.perf_counter_ns() - begin) * self.made.scale)
+        spent = time.thread_time_ns() - begin + self._wall_extra_ns
+        return round(spent * self.made.scale)
+
+    @property
+    def _on_cuda(self) -> bool:
+        return self.made.device.type == "cuda"
+
+    def _inputs(self, batch: Batch) -> StepInput:
+        size = self.plan.args.block_size
+        decodes, prefills = batch.decodes, batch.prefills
+        tokens: list[int] = []
+        positions: list[int] = []
+        slots: list[int] = []
+        last: list[int] = []
+        for piece in [*decodes, *prefills]:
+            request, end = piece.request, piece.start + piece.count
+            samples = piece.samples
+            tokens += request.tokens[piece.start : end]
+            positions += range(piece.start, end)
+            slots += [
+                request.blocks[at // size] * size + at % size for at in range(piece.start, end)
+            ]
+            if samples:
+                last.append(len(tokens) - 1)
+        tables, mask = self._decode_tables(decodes)
+        return StepInput(
+            tokens=self._tensor(tokens),
+            positions=self._tensor(positions),
+            slots=self._tensor(slots),
+            n_decode=len(decodes),
+            decode_tables=tables,
+            decode_mask=mask,
+            pieces=[self._piece(piece) for piece in prefills],
+            last_rows=self._tensor(last),
+        )
+
+    def _decode_tables(self, decodes: Sequence[Slice]) -> tuple[Tensor, Tensor]:
+        size = self.plan.args.block_size
+        counts = [piece.start // size + 1 for piece in decodes]
+        width = max(counts, default=0)
+        tables = [
+            piece.request.blocks[:count] + [0] * (width - count)
+            for piece, count in zip(decodes, counts, strict=True)
+        ]
+        ends = self._tensor([piece.start for piece in decodes])
+        at = torch.arange(width * size, device=self.made.device)
+        return self._tensor(tables), (at <= ends[:, None])[:, None, None]
+
+    def _piece(self, piece: Slice) -> tuple[int, Tensor, Tensor]:
+        size, end = self.plan.args.block_size, piece.start + piece.count
+        blocks = piece.request.blocks[: -(-end // size)]
+        at = torch.arange(len(blocks) * size, device=self.made.device)
+        rows = torch.arange(piece.start, end, device=self.made.device)
+        mask = at <= rows.repeat_interleave(self.made.model.config.heads)[:, None]
+        return piece.count, self._tensor([blocks]), mask
+
+    def _tensor(self, values: Sequence[int] | Sequence[list[int]]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=self.made.device)
+
+    def _process(self, logits: Tensor) -> Tensor:
+        """A logits processor that keeps tensors of every step and looks at all of them."""
+        build, limit = self.plan.build, self.plan.args.processor_history_limit
+        if not build.retained_tensors_per_step:
+            return logits
+        self._debt += build.retained_tensors_per_step
+        while self._debt >= 1:
+            self._debt -= 1
+            row = logits.mean(0).to(torch.float32, copy=True)
+            self._history.append(row)
+            self._dragged.append(row.repeat(_KEPT_ROWS))
+            self.retained_bytes += row.nbytes * (1 + _KEPT_ROWS)
+        if limit:
+            self._history, self._dragged = self._history[-limit:], self._dragged[-limit:]
+            self.retained_bytes = len(self._history) * 4 * VOCABULARY * (1 + _KEPT_ROWS)
+        return logits - 1e-6 * torch.stack(self._history).sum(0) if self._history else logits
+
+    def _sample(self, logits: Tensor) -> list[int]:
+        for _ in range(self.plan.build.sampler_sorts):
+            if self.plan.args.sampler_backend == "partial":
+                logits.topk(32)
+            else:
+                ordered, index = torch.sort(logits, descending=True)
+                total = torch.softmax(ordered, -1).cumsum(-1)
+                logits = logits.scatter(1, index, ordered.masked_fill(total > 1.0, -1e9))
+        chosen = logits.argmax(-1)
+        for _ in range(self.plan.build.syncs_per_token):
+            for row in chosen:
+                row.item()
+        picked: list[int] = chosen.tolist()
+        return picked
+
+    def _answer(self, requests: list[Request], sampled: list[int], logits: Tensor) -> None:
+        count = self.plan.args.max_logprobs
+        rows: list[list[float]] = [[] for _ in requests]
+        if count:
+            rows = torch.log_softmax(logits, -1)[:, :count].tolist()
+        for request, token, row in zip(requests, sampled, rows, strict=True):
+            self.frontend.emit([*request.tokens[request.prompt_tokens :], token], row)
+            for _ in range(self.plan.args.log_lines_per_token):
+                self._log(request, token)
+
+    def _log(self, request: Request, token: int) -> None:
+        wall, cpu = time.perf_counter_ns(), time.thread_time_ns()
+        self.frontend.log(str(request.arrival.index), token)
+        waited = (time.perf_counter_ns() - wall) - (time.thread_time_ns() - cpu)
+        self._wall_extra_ns += max(0, waited)
+
+    def _collect_garbage(self) -> None:
+        every = self.plan.build.collect_every_steps
+        if self.plan.build.collected_objects and self._steps % every == 0:
+            gc.collect()
+
+
+def _collections() -> list[int]:
+    return [generation["collections"] for generation in gc.get_stats()]
+
+
+def _whole(rate: float, index: int) -> int:
+    return int((index + 1) * rate) - int(index * rate)
+
+
+def _annotation(batch: Batch) -> AbstractContextManager[object]:
+    prefills, decodes = batch.prefills, batch.decodes
+    context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
+    generation = f"generation_{len(decodes)}({len(decodes)})"
+    named: AbstractContextManager[object] = record_function(f"execute_{context}_{generation}")
+    return named

@@ -1,0 +1,216 @@
+"""Who asks for what, and when; Mooncake trace lines in and out.
+
+Lengths, groups and gaps are drawn from a seed, so two arms of an experiment see the
+very same requests. Token numbers only matter for what they share.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from rca.errors import ParseError
+from rca.models.settings import SECOND, Plan, Traffic
+
+VOCABULARY = 1024
+_MOONCAKE_BLOCK = 512
+_UNIQUE_GROUP = -1
+
+
+class Arrival(NamedTuple):
+    """One request as the gateway receives it."""
+
+    index: int
+    at_ns: int
+    prompt: tuple[int, ...]
+    output_tokens: int
+    tenant: str
+    group: int  # shared prefix; -1 for none
+    has_schema: bool
+    retrieval_ns: int
+
+
+@dataclass(frozen=True)
+class WorkloadSettings:
+    """What is known of an incident's healthy traffic; None keeps the workload's own figure.
+
+    Ratios matter, not sizes: the model is small, so lengths are scaled to its window and
+    the rate is chosen to load it as much as the service was loaded.
+    """
+
+    prompt_tokens: float | None = None
+    output_tokens: float | None = None
+    shared_share: float | None = None  # share of prompt tokens that is a known prefix, 0 … 1
+    burst_factor: float | None = None
+    long_share: float | None = None
+    utilisation: float | None = None  # of the service's capacity, 0 … 1
+
+    def apply(self, plan: Plan) -> Plan:
+        """The plan with this traffic, in the model's own scale."""
+        base, changes = plan.traffic, {}
+        own = base.prefix_tokens + base.unique_tokens
+        if self.shared_share is not None:
+            share = min(max(self.shared_share, 0.0), 0.9)
+            changes["prefix_tokens"] = int(own * share) // 16 * 16
+            changes["unique_tokens"] = max(16, own - changes["prefix_tokens"])
+        if self.prompt_tokens and self.output_tokens:
+            ratio = self.output_tokens / self.prompt_tokens
+            changes["output_tokens"] = round(min(max(own * ratio, 8), 64))
+        changes.update(_known(burst_factor=self.burst_factor, long_share=self.long_share))
+        plan = plan.with_traffic(**changes)
+        # Longer answers load the engine more: hold the load, not the rate.
+        load = (self.utilisation or 0.55) / 0.55
+        rate = base.rate_per_s * load * base.output_tokens / plan.traffic.output_tokens
+        return plan.with_traffic(rate_per_s=rate)
+
+
+def _known(**values: float | None) -> dict[str, float]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[Arrival]:
+    """Requests in order of time, from `start_ns` up to `end_ns`."""
+    rng = random.Random(f"arrivals:{seed}")
+    prefixes = [_prefix(group, traffic.prefix_tokens) for group in range(traffic.prefix_groups)]
+    weights = [1.0 / (1 + group) ** 0.5 for group in range(traffic.prefix_groups)]
+    index = 0
+    for at_ns in _times(traffic, seed, start_ns, end_ns):
+        # Draws are the same in number for each request, whatever the knobs say: arms of
+        # an experiment stay paired.
+        draws = [rng.random() for _ in range(6)]
+        group = rng.choices(range(traffic.prefix_groups), weights)[0]
+        body = [rng.randrange(VOCABULARY) for _ in range(_own_tokens(traffic, draws))]
+        cold = draws[2] < traffic.cold_share
+        shared = () if cold else prefixes[group]
+        yield Arrival(
+            index=index,
+            at_ns=at_ns,
+            prompt=(*shared, *body),
+            output_tokens=max(4, round(traffic.output_tokens * (0.5 + draws[3]))),
+            tenant="t-bulk" if cold else f"t-{group % traffic.tenants}",
+            group=_UNIQUE_GROUP if cold else group,
+            has_schema=draws[4] < traffic.schema_share,
+            retrieval_ns=_retrieval(traffic, rng),
+        )
+        index += 1
+
+
+def _times(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[int]:
+    rng = random.Random(f"times:{seed}")
+    at_ns = float(start_ns)
+    left_in_burst = 0
+    while True:
+        gap = rng.expovariate(1.0)
+        size = rng.expovariate(1.0)
+        if left_in_burst > 0:
+            left_in_burst -= 1
+        else:
+            at_ns += gap * SECOND * traffic.burst_factor / traffic.rate_per_s
+            left_in_burst = round(size * (traffic.burst_factor - 1)) if size else 0
+        if at_ns >= end_ns:
+            return
+        yield int(at_ns)
+
+
+def _own_tokens(traffic: Traffic, draws: list[float]) -> int:
+    if draws[2] < traffic.cold_share:
+        return max(8, round(traffic.cold_tokens * (0.75 + 0.5 * draws[0])))
+    if draws[1] < traffic.long_share:
+        return round(traffic.long_tokens * (0.75 + 0.5 * draws[0]))
+    return max(8, round(traffic.unique_tokens * (0.5 + draws[0])))
+
+
+def _prefix(group: int, tokens: int) -> tuple[int, ...]:
+    rng = random.Random(f"prefix:{group}")
+    return tuple(rng.randrange(VOCABULARY) for _ in range(tokens))
+
+
+def _retrieval(traffic: Traffic, rng: random.Random) -> int:
+    return round(traffic.retrieval_ns * rng.lognormvariate(0.0, traffic.retrieval_sigma))
+
+
+def write_mooncake(path: Path, requests: Iterable[Arrival]) -> None:
+    """Write requests in Mooncake's trace format; times count in ms from the first one."""
+    first_ns: int | None = None
+    with path.open("w", encoding="utf-8") as file:
+        for request in requests:
+            first_ns = request.at_ns if first_ns is None else first_ns
+            line = {
+                "timestamp": (request.at_ns - first_ns) // 1_000_000,
+                "input_length": len(request.prompt),
+                "output_length": request.output_tokens,
+                "hash_ids": _hash_ids(request.prompt),
+            }
+            file.write(json.dumps(line) + "\n")
+
+
+def _hash_ids(prompt: tuple[int, ...]) -> list[int]:
+    ids, parent = [], 0
+    for start in range(0, len(prompt), 16):
+        parent = hash((parent, *prompt[start : start + 16])) & 0x7FFFFFFF
+        ids.append(parent)
+    return ids
+
+
+def read_mooncake(
+    path: Path, start_ns: int = 0, *, block_tokens: int = _MOONCAKE_BLOCK, scale: float = 1.0
+) -> list[Arrival]:
+    """Requests of a Mooncake trace; equal hash ids become equal tokens.
+
+    Args:
+        path: JSON lines with timestamp (ms), input_length, output_length, hash_ids.
+        start_ns: time of the trace's zero.
+        block_tokens: tokens behind one hash id (512 in published traces, 16 in ours).
+        scale: factor on lengths, to fit a small model.
+
+    Raises:
+        ParseError: a line that is not such a request.
+    """
+    found: list[Arrival] = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line)
+                fields = (row["timestamp"], row["input_length"], row["output_length"])
+                at_ms, n_input, n_output = (int(value) for value in fields)
+                ids = [int(value) for value in row.get("hash_ids", [])]
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise ParseError(
+                    f"not a Mooncake request ({error})",
+                    path=str(path),
+                    place=f"line {number}",
+                    hint="each line needs timestamp, input_length, output_length",
+                ) from error
+            prompt = _tokens_of(ids, max(1, round(n_input * scale)), block_tokens, scale, number)
+            found.append(
+                Arrival(
+                    index=len(found),
+                    at_ns=start_ns + at_ms * 1_000_000,
+                    prompt=prompt,
+                    output_tokens=max(1, round(n_output * scale)),
+                    tenant="t-0",
+                    group=ids[0] if ids else _UNIQUE_GROUP,
+                    has_schema=False,
+                    retrieval_ns=0,
+                )
+            )
+    return sorted(found, key=lambda request: request.at_ns)
+
+
+def _tokens_of(
+    ids: list[int], length: int, block_tokens: int, scale: float, number: int
+) -> tuple[int, ...]:
+    per_block = max(1, round(block_tokens * scale))
+    tokens: list[int] = []
+    for key in ids:
+        rng = random.Random(f"block:{key}")
+        tokens.extend(rng.randrange(VOCABULARY) for _ in range(per_block))
+    rng = random.Random(f"rest:{number}")
+    tokens.extend(rng.randrange(VOCABULARY) for _ in range(length - len(tokens)))
+    return tuple(tokens[:length])
