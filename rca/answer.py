@@ -249,7 +249,9 @@ def natural(text: str) -> tuple[Any, ...]:
 
 @lru_cache(maxsize=1)
 def _symptoms() -> frozenset[str]:
-    roles = tomllib.loads(files("rca").joinpath("roles.toml").read_text())
+    roles: dict[str, Any] = {}
+    for name in ("roles.toml", "signals.toml"):
+        roles |= tomllib.loads(files("rca").joinpath(name).read_text(encoding="utf-8"))
     return frozenset(name for name, role in roles.items() if role.get("layer") == "symptom")
 
 

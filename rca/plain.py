@@ -16,7 +16,7 @@ _STEPS_NS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, 
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0}
 _SHARES = {"ratio", "share", "fraction", "0..1"}
-_BARE = {"", "1", "count", "requests", "number"}
+_BARE = {"", "1", "count", "requests", "number", "as exported", "event"}
 
 
 def printable(text: object, limit: int = 160) -> str:

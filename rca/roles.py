@@ -107,18 +107,42 @@ def replica_of(labels: dict[str, str]) -> str:
 
 
 def assign(case: Case) -> int:
-    """Write series_role for every series of the case; returns the number of rows."""
-    case.clear(["series_role"])
+    """Write series_role for every series, op_family for every operator; returns the series' rows.
+
+    A metric that roles.toml does not know takes part as 'metric:NAME': counters by their rate,
+    histograms and summaries by their mean, the rest as it stands.
+    """
+    case.clear(["series_role", "op_family"])
     rows: list[dict[str, Any]] = []
-    for series_id, name, labels in case.rows("SELECT id, name, labels FROM series ORDER BY id"):
-        for rule in _rules().get(normalise(name), ()):
-            if rule.fits(labels):
-                service = labels.get(rule.service_label or "") or service_of(labels)
-                rows.append(
-                    {
-                        "series_id": series_id, "role": rule.role.id, "how": rule.how,
-                        "scale": rule.scale, "combine": rule.role.combine,
-                        "service": service, "replica": replica_of(labels),
-                    }  # fmt: skip
-                )
+    for series_id, name, labels, kind in case.rows("SELECT id, name, labels, type FROM series ORDER BY id"):
+        common = {"series_id": series_id, "replica": replica_of(labels)}
+        known = [r for r in _rules().get(normalise(name), ()) if r.fits(labels)]
+        for rule in known:
+            service = labels.get(rule.service_label or "") or service_of(labels)
+            row = {"role": rule.role.id, "how": rule.how, "scale": rule.scale, "combine": rule.role.combine}
+            rows.append({**common, **row, "service": service})
+        if not known and (own := _own_role(name, labels, kind)):
+            row = {"role": own[0], "how": own[1], "scale": 1.0, "combine": "mean"}
+            rows.append({**common, **row, "service": service_of(labels)})
+    case.insert("op_family", pl.DataFrame(_op_families()))
     return case.insert("series_role", pl.DataFrame(rows)) if rows else 0
+
+
+_SILENT = re.compile(r".*(_bucket|_created|_info|_timestamp_seconds|_time_seconds)$|^(up|scrape_.*|ALERTS.*)$")
+
+
+def _own_role(name: str, labels: dict[str, str], kind: str) -> tuple[str, str] | None:
+    """Role and way of reading of a metric that has none in roles.toml, None when it says nothing."""
+    if _SILENT.match(name) or normalise(name.removesuffix("_bucket") + "_sum") in _rules():
+        return None
+    if name.endswith("_sum"):
+        return f"metric:{name.removesuffix('_sum')}", "num"
+    if name.endswith("_count") and kind != "gauge":
+        return f"metric:{name.removesuffix('_count')}", "den"
+    detail = f"{{quantile={labels['quantile']}}}" if "quantile" in labels else ""
+    return f"metric:{name}{detail}", "rate" if kind == "counter" else "gauge"
+
+
+def _op_families() -> list[dict[str, str]]:
+    text = files("rca").joinpath("op_families.toml").read_text(encoding="utf-8")
+    return [{"name": op, "role": role} for role, row in tomllib.loads(text).items() for op in row["ops"]]

@@ -5,6 +5,10 @@ Everything returned is `printable`; escaping for the medium is the medium's busi
 
 from __future__ import annotations
 
+import re
+import tomllib
+from functools import lru_cache
+from importlib.resources import files
 from typing import Any
 
 from rca.answer import Answer, Evidence, Fix, Hypothesis, Window
@@ -25,6 +29,16 @@ TRIALS = {
     "inconclusive": "inconclusive",
     "not_run": "not run",
 }
+
+
+@lru_cache(maxsize=64)
+def cause_text(cause: str | None) -> tuple[str, str]:
+    """Title and definition of a cause; of one that is not in the catalogue, its id and nothing."""
+    file = files("rca").joinpath("causes", f"{cause}.toml")
+    if cause is None or not re.fullmatch(r"[a-z0-9_]+", cause) or not file.is_file():
+        return printable(cause or "unknown", 80).replace("_", " "), ""
+    known = tomllib.loads(file.read_text(encoding="utf-8"))
+    return str(known.get("title", cause)), str(known.get("definition", ""))
 
 
 def label(evidence: Evidence) -> str:

@@ -19,7 +19,7 @@ def _memory() -> tuple[Fault, ...]:
             "code-regression",
             "retained_tensors_per_step",
             apply=lambda plan, dose, seconds: plan.with_build(
-                retained_tensors_per_step=dose * 300.0 / seconds
+                retained_tensors_per_step=dose * 120.0 / seconds
             ),
             moves={"memory_growth": 1},
             timing=("itl_p50", "e2e_p50"),

@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -25,10 +29,10 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
     """Profile the engine's next steps; returns the .pt.trace.json.gz file written."""
     worker.annotate = True
     try:
-        with _profiler():
+        with _quiet(), _profiler():
             _run(engine, _DISCARDED_STEPS)
         at_ns = engine.now_ns
-        with _profiler() as seen:
+        with _quiet(), _profiler() as seen:
             _run(engine, steps)
     finally:
         worker.annotate = False
@@ -40,6 +44,21 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
     _place(trace, at_ns, path.name.removesuffix(".gz"))
     path.write_bytes(gzip.compress(json.dumps(trace, separators=(",", ":")).encode(), mtime=0))
     return path
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Hold back the lines that the profiler's C++ part writes to stderr."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
 
 
 def _profiler() -> profile:

@@ -6,12 +6,13 @@ wall clock is read for that section only. Real nanoseconds times `scale` are vir
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import median
 
@@ -19,7 +20,7 @@ import torch
 from torch import Tensor
 from torch.profiler import record_function
 
-from rca.models.decoder import Decoder, DecoderConfig, StepInput
+from rca.models.decoder import Block, Decoder, DecoderConfig, StepInput
 from rca.models.engine import StepResult
 from rca.models.frontend import Frontend
 from rca.models.gateway import Request
@@ -28,16 +29,23 @@ from rca.models.settings import MS, Plan
 from rca.models.workload import VOCABULARY, Arrival
 
 STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
-_KEPT_ROWS = 4  # rows of the vocabulary's width that each leaked entry drags along
+_STEPS_A_TICK = 8
+_TICKS_KEPT = 9
+_KEPT_ROWS = 8  # rows of the vocabulary's width that each leaked entry drags along
 
 
-@dataclass
 class Runtime:
-    """The model on its device, and how long its standard step takes there."""
+    """The model on its device, and how long its standard step takes there now.
 
-    model: Decoder
-    device: torch.device
-    scale: float = 1.0
+    Neighbours on the machine make the same work cost more CPU time, for seconds at a time.
+    So a small fixed piece of work is timed again and again, and the scale follows it.
+    """
+
+    def __init__(self, model: Decoder, device: torch.device) -> None:
+        self.model, self.device = model, device
+        self._ticks: deque[int] = deque(maxlen=_TICKS_KEPT)
+        self._standard_in_ticks = 1.0
+        self._rows = torch.ones(4, model.config.hidden, device=device)
 
     @property
     def name(self) -> str:
@@ -45,6 +53,45 @@ class Runtime:
         if self.device.type == "cuda":
             return f"cuda ({torch.cuda.get_device_name(self.device)})"
         return "cpu"
+
+    @property
+    def scale(self) -> float:
+        """Virtual ns for each ns of the device."""
+        return STANDARD_STEP_NS / (self._standard_in_ticks * median(self._ticks))
+
+    @torch.inference_mode()
+    def tick(self) -> int:
+        """Time the fixed piece of work once; returns its ns."""
+        begin = self.clock_ns()
+        rows = self._rows
+        for block in self.model.blocks:
+            if isinstance(block, Block):
+                wide = torch.nn.functional.gelu(block.up(block.norm_2(rows)))
+                rows = torch.softmax(block.down(wide), -1) + self._rows
+        spent = self.clock_ns() - begin
+        self._ticks.append(spent)
+        return spent
+
+    def calibrate(self) -> None:
+        """Learn what the standard step costs in ticks."""
+        plan = Plan()
+        with TorchWorker(plan, self) as worker:
+            requests = [_full_request(number) for number in range(4)]
+            batch = Batch([Slice(request, 224, 1) for request in requests])
+            ratios = []
+            for _ in range(60):
+                tick_ns = self.tick()
+                begin = self.clock_ns()
+                worker.compute(batch)
+                ratios.append((self.clock_ns() - begin) / tick_ns)
+        self._standard_in_ticks = median(ratios[20:])
+
+    def clock_ns(self) -> int:
+        """CPU time of this thread; on CUDA the wall clock, when the device is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+            return time.perf_counter_ns()
+        return time.thread_time_ns()
 
 
 @contextmanager
@@ -54,21 +101,11 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
     torch.set_num_threads(1)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        model = Decoder(config or DecoderConfig(), seed).to(device).eval()
-        made = Runtime(model, device)
-        made.scale = STANDARD_STEP_NS / _standard_step_ns(made)
+        made = Runtime(Decoder(config or DecoderConfig(), seed).to(device).eval(), device)
+        made.calibrate()
         yield made
     finally:
         torch.set_num_threads(threads)
-
-
-def _standard_step_ns(made: Runtime) -> float:
-    plan = Plan()
-    with TorchWorker(plan, made) as worker:
-        requests = [_full_request(number) for number in range(4)]
-        batch = Batch([Slice(request, 224, 1) for request in requests])
-        costs = [worker.execute(batch).cost_ns for _ in range(50)]
-    return median(costs[20:])
 
 
 def _full_request(number: int) -> Request:
@@ -103,6 +140,7 @@ class TorchWorker:
 
     def __enter__(self) -> TorchWorker:
         gc.collect()
+        _return_free_memory()
         if self.plan.build.collected_objects:
             # Only this build's own objects shall be visited, not the whole interpreter's.
             gc.freeze()
@@ -132,11 +170,18 @@ class TorchWorker:
             self.frontend.build_grammar(build.grammar_states)
         return self._cost_ns(begin)
 
-    @torch.inference_mode()
     def execute(self, batch: Batch) -> StepResult:
-        """The model, the sampler and the answer's chunks of one step."""
-        begin = self._begin()
+        """One step, timed."""
         self._steps += 1
+        if self._steps % _STEPS_A_TICK == 0 and not self.annotate:
+            self.made.tick()
+        begin = self._begin()
+        sampled = self.compute(batch)
+        return StepResult(self._cost_ns(begin), sampled)
+
+    @torch.inference_mode()
+    def compute(self, batch: Batch) -> list[int]:
+        """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
         sampling = [piece.request for piece in batch.slices if piece.samples]
         with _annotation(batch) if self.annotate else nullcontext():
             logits = self.made.model(self._inputs(batch))
@@ -145,7 +190,7 @@ class TorchWorker:
             sampled = self._sample(self._process(logits))
             self._answer(sampling, sampled, logits)
         self._collect_garbage()
-        return StepResult(self._cost_ns(begin), sampled)
+        return sampled
 
     def memory_bytes(self) -> int:
         """Resident memory of this process; tracked bytes where the system does not say."""
@@ -161,18 +206,13 @@ class TorchWorker:
 
     def _begin(self) -> int:
         self._wall_extra_ns = 0
-        return time.perf_counter_ns() if self._on_cuda else time.thread_time_ns()
+        return self.made.clock_ns()
 
     def _cost_ns(self, begin: int) -> int:
-        if self._on_cuda:
-            torch.cuda.synchronize(self.made.device)
-            return round((time.perf_counter_ns() - begin) * self.made.scale)
-        spent = time.thread_time_ns() - begin + self._wall_extra_ns
+        spent = self.made.clock_ns() - begin
+        if self.made.device.type == "cpu":
+            spent += self._wall_extra_ns
         return round(spent * self.made.scale)
-
-    @property
-    def _on_cuda(self) -> bool:
-        return self.made.device.type == "cuda"
 
     def _inputs(self, batch: Batch) -> StepInput:
         size = self.plan.args.block_size
@@ -278,6 +318,12 @@ class TorchWorker:
         every = self.plan.build.collect_every_steps
         if self.plan.build.collected_objects and self._steps % every == 0:
             gc.collect()
+
+
+def _return_free_memory() -> None:
+    """Give freed heap back to the system, or a leak would grow into it unseen."""
+    with suppress(OSError, AttributeError):  # not every C library can
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _collections() -> list[int]:

@@ -224,12 +224,8 @@ def _recognise(head: Head) -> bool:
     trace = mapping(first(inner) if isinstance(inner, list) else inner)
     if isinstance(trace.get("spans"), list) and ("traceID" in trace or "processes" in trace):
         return True
-    empty = mapping(document)
-    return isinstance(empty.get("data", 0), list | None) and {
-        "total",
-        "limit",
-        "errors",
-    } <= set(empty)
+    answer = mapping(document)
+    return not answer.get("data") and {"data", "total", "errors"} <= set(answer)
 
 
 FORMAT = Format("jaeger_json", "trace", _recognise, _read)

@@ -167,8 +167,7 @@ def _key_signals(answer: Answer) -> list[Evidence]:
 
 def _panel(case: Case, answer: Answer, item: Evidence) -> Any:
     query = dict(sql_files("postmortem"))["80_signals.sql"].strip().removesuffix(";")
-    service = item.service or ""
-    points = case.rows(query, [item.role, service, service, item.source])
+    points = case.rows(query, [item.role, item.service or "", item.source])
     points = [(ts, value) for ts, value in points if value is not None and math.isfinite(value)]
     if len(points) < 2:
         return None

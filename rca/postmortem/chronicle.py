@@ -115,11 +115,8 @@ def detection_of(case: Case, answer: Answer) -> Said:
 
 def cites_of_change(answer: Answer, change_id: str) -> tuple[str, ...]:
     """Evidence that speaks of a change."""
-    return tuple(
-        e.id
-        for e in answer.evidence.values()
-        if e.source == "change" and change_id and change_id in (e.statement + e.sql)
-    )[:2]
+    found = [e.id for e in answer.evidence.values() if e.source == "change" and e.subject == change_id]
+    return tuple(found[:1])
 
 
 def before_after(before: str | None, after: str | None) -> str:

@@ -108,7 +108,7 @@ def _title(answer: Answer, service: str) -> str:
     if given:
         return printable(given, 120)
     what = {
-        "diagnosed": f"slow because of {str(answer.verdict.cause).replace('_', ' ')}",
+        "diagnosed": wording.cause_text(answer.verdict.cause)[0],
         "no_incident": "no incident found",
     }.get(
         answer.verdict.status,

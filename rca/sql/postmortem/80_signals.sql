@@ -2,7 +2,7 @@
 WITH chosen AS (
     SELECT ts_ns, num, den
     FROM signal_value
-    WHERE part = 'incident' AND role = ? AND (service = ? OR ? = '') AND source = ?
+    WHERE part = 'incident' AND role = ? AND service = ? AND source = ?
 ),
 step AS (
     SELECT greatest((max(ts_ns) - min(ts_ns)) // 120, 1_000_000_000) AS width_ns FROM chosen

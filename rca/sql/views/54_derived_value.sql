@@ -13,6 +13,29 @@ skew AS (
     GROUP BY part, service, ts_ns
     HAVING count(*) >= 2 AND avg(value) > 0
 ),
+-- Scrapes in which requests wait although the KV cache has room, and how much the batch size moves:
+-- a batch pinned at a cap does not move.
+engine_state AS (
+    SELECT part, service, ts_ns,
+        max(value) FILTER (role = 'running') AS running,
+        max(value) FILTER (role = 'waiting') AS waiting,
+        max(value) FILTER (role = 'kv_usage') AS kv_usage
+    FROM role_value
+    WHERE role IN ('running', 'waiting', 'kv_usage')
+    GROUP BY part, service, ts_ns
+),
+room AS (
+    SELECT part, 'waiting_with_room' AS role, service, ts_ns,
+        CAST(waiting >= 1 AND kv_usage < 0.7 AS INTEGER) AS num, 1.0 AS den
+    FROM engine_state
+    WHERE waiting IS NOT NULL AND kv_usage IS NOT NULL
+),
+spread AS (
+    SELECT part, 'running_spread' AS role, service, ts_ns,
+        abs(running - lag(running) OVER (PARTITION BY part, service ORDER BY ts_ns)) AS num,
+        running AS den
+    FROM engine_state
+),
 -- Memory that grows, bytes per second.
 growth AS (
     SELECT part, role || '_growth' AS role, service, ts_ns,
@@ -111,6 +134,8 @@ named AS (
 every AS (
     SELECT * FROM skew
     UNION ALL SELECT * FROM growth
+    UNION ALL SELECT * FROM room
+    UNION ALL SELECT * FROM spread
     UNION ALL SELECT * FROM restart
     UNION ALL SELECT * FROM burst
     UNION ALL SELECT * FROM top_tenant
@@ -122,7 +147,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'restart', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.

@@ -26,6 +26,8 @@ SELECT 'trace', role, service, subject, part, ts_ns, num, den FROM span_value
 UNION ALL
 SELECT 'torch_profiler', role, service, '', part, ts_ns, num, den FROM profile_value
 UNION ALL
+SELECT 'gpu', role, service, '', part, ts_ns, num, den FROM gpu_value
+UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value;
 
 -- Groups of spans by time bins of a second, so that large traces stay small; same form as signal_value.

@@ -1,0 +1,170 @@
+"""The known root causes: rca/causes/*.toml, loaded and checked."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from rca.errors import CauseError
+from rca.signals import meanings
+
+CLASSES = ("infra", "config", "dependency", "code-regression", "traffic-spike")
+FIX_KINDS = ("rollback", "config", "scale", "drain", "circuit_break", "code", "investigate")
+PHASES = ("mitigate", "repair", "prevent")
+REPRODUCIBLE = ("cpu", "counts", "model", "no")
+CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
+_FUTURE_ROLES = frozenset(
+    {"log_rate", "response_bytes", "schema_share", "lora_waiting", "numa_remote", "version_skew", "tenant_new"}
+)
+"""Roles that signatures name and no signal carries yet; they count as missing."""
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A fix as the catalogue knows it; `setting` and `direction` are None where none is to be set."""
+
+    kind: str
+    phase: str
+    action: str
+    risk: str
+    reversible: bool
+    time_to_effect: str
+    setting: str | None = None
+    direction: str | None = None
+
+
+@dataclass(frozen=True)
+class Lookalike:
+    """A cause that looks alike, and the role that tells them apart."""
+
+    cause: str
+    decided_by: str
+    because: str
+
+
+@dataclass(frozen=True)
+class ChangeMark:
+    """Changes that bring the cause about."""
+
+    kinds: tuple[str, ...]
+    words: re.Pattern[str]
+    concerns: str
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One root cause.
+
+    Attributes:
+        expected: Role → (sign, weight); sign 1 up, -1 down, 0 unmoved.
+        neutral: Roles that may move either way.
+        requires: At least one of these must have moved as expected.
+    """
+
+    id: str
+    cls: str
+    title: str
+    definition: str
+    aliases: tuple[str, ...]
+    reproducible: str
+    references: tuple[str, ...]
+    expected: Mapping[str, tuple[int, float]]
+    neutral: frozenset[str]
+    requires: frozenset[str]
+    change: ChangeMark
+    lookalikes: tuple[Lookalike, ...]
+    fixes: tuple[Fix, ...]
+
+
+def load(extra: Path | None = None) -> dict[str, Cause]:
+    """All causes by id; those in the folder `extra` are added, or replace one of the same id.
+
+    Raises:
+        CauseError: A file does not hold together; names the file and the place in it.
+    """
+    causes = {c.id: c for c in map(_read, _shipped())}
+    if extra is not None:
+        paths = sorted(extra.glob("*.toml"))
+        if not paths:
+            raise CauseError("no .toml files in it", path=str(extra))
+        causes |= {c.id: c for c in (_read((str(p), p.read_text(encoding="utf-8"))) for p in paths)}
+    for cause in causes.values():
+        for other in cause.lookalikes:
+            if other.cause not in causes:
+                raise CauseError(f"unknown cause {other.cause!r}", path=cause.id, place="lookalike")
+    return dict(sorted(causes.items()))
+
+
+def _shipped() -> Iterable[tuple[str, str]]:
+    folder = files("rca").joinpath("causes")
+    names = sorted(f.name for f in folder.iterdir() if f.name.endswith(".toml"))
+    return [(name, folder.joinpath(name).read_text(encoding="utf-8")) for name in names]
+
+
+def _read(named: tuple[str, str]) -> Cause:
+    name, text = named
+    try:
+        row = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CauseError(f"is not valid TOML: {error}", path=name) from error
+    try:
+        cause = _cause(row)
+    except KeyError as error:
+        raise CauseError(f"{error.args[0]} is missing", path=name) from error
+    except (TypeError, ValueError, re.error) as error:
+        raise CauseError(str(error), path=name) from error
+    _check(cause, name)
+    return cause
+
+
+def _cause(row: dict[str, Any]) -> Cause:
+    signature = row["signature"]
+    expected = {
+        role: (sign, float(weight))
+        for side, sign in (("up", 1), ("down", -1), ("flat", 0))
+        for role, weight in signature.get(side, {}).items()
+    }
+    change = row.get("change", {})
+    return Cause(
+        id=row["id"],
+        cls=row["class"],
+        title=row["title"],
+        definition=row["definition"],
+        aliases=tuple(row.get("aliases", ())),
+        reproducible=row.get("reproducible", "no"),
+        references=tuple(row.get("references", ())),
+        expected=expected,
+        neutral=frozenset(signature.get("neutral", ())),
+        requires=frozenset(signature["requires"]),
+        change=ChangeMark(
+            tuple(change.get("kinds", ())),
+            re.compile(change.get("words") or r"(?!)", re.IGNORECASE),
+            change.get("concerns", "any"),
+        ),
+        lookalikes=tuple(Lookalike(**r) for r in row.get("lookalike", ())),
+        fixes=tuple(Fix(**r) for r in row["fix"]),
+    )
+
+
+def _check(cause: Cause, name: str) -> None:
+    def must(value: str, allowed: Iterable[str], place: str) -> None:
+        if value not in allowed:
+            raise CauseError(f"{value!r} is none of {', '.join(allowed)}", path=name, place=place)
+
+    must(cause.cls, CLASSES, "class")
+    must(cause.reproducible, REPRODUCIBLE, "reproducible")
+    must(cause.change.concerns, CONCERNS, "change.concerns")
+    for fix in cause.fixes:
+        must(fix.kind, FIX_KINDS, "fix.kind")
+        must(fix.phase, PHASES, "fix.phase")
+    known = set(meanings()) | _FUTURE_ROLES
+    for role in {*cause.expected, *cause.neutral, *cause.requires}:
+        if role not in known:
+            raise CauseError(f"unknown role {role!r}", path=name, place="signature", hint="see docs/roles.md")
+    if not cause.requires & {r for r, (sign, _) in cause.expected.items() if sign}:
+        raise CauseError("requires names no role of signature.up or signature.down", path=name)

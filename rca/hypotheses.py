@@ -1,0 +1,298 @@
+"""Causes scored on the evidence, with a calibrated confidence, and `unknown` when nothing fits.
+
+Each cause expects roles to rise, fall or stay. The score is the weighted agreement of the evidence
+with that, less strong moves that the cause does not speak of, plus a change that fits in kind,
+words, target and time. Roles that no source could show count a little against a cause, and are
+listed with what they could still change. Confidence is a softmax over all scores in which
+`unknown` takes part.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rca.case import Case
+from rca.catalogue import Cause, load
+
+FLAT = 0.25
+_ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
+_ENGINE_WORDS = re.compile(r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE)
+_TRAFFIC_WORDS = re.compile(r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE)
+
+
+@cache
+def settings() -> dict[str, Any]:
+    """The numbers of scoring.toml."""
+    return tomllib.loads(files("rca").joinpath("scoring.toml").read_text(encoding="utf-8"))
+
+
+@dataclass(frozen=True)
+class Observed:
+    """The strongest evidence of one role."""
+
+    id: str
+    role: str
+    strength: float
+    source: str
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change and its evidence id; `age_s` is the time from it to the onset."""
+
+    id: str
+    evidence: str
+    kind: str
+    subject: str
+    text: str
+    age_s: float
+
+
+@dataclass
+class Scored:
+    """One cause with what speaks for and against it."""
+
+    cause: Cause
+    score: float
+    supporting: list[str] = field(default_factory=list)
+    contradicting: list[str] = field(default_factory=list)
+    missing: list[tuple[str, float]] = field(default_factory=list)
+    change: Change | None = None
+    confidence: float = 0.0
+
+
+def rank(case: Case, extra_causes: Path | None = None) -> None:
+    """Write hypothesis: all causes with a positive score, at least three, best first."""
+    case.clear(["hypothesis"])
+    if not case.scalar("SELECT count(*) FROM incident_window WHERE status = 'incident'"):
+        return
+    causes = load(extra_causes)
+    observed = observe(case)
+    changes = _changes(case)
+    half_life = _half_life(case)
+    scored = [score(c, observed, changes, half_life) for c in causes.values()]
+    scored.sort(key=lambda s: (-s.score, s.cause.id))
+    calibrate(scored)
+    kept = [s for s in scored if s.score > 0.05][:12]
+    rows = [_row(i + 1, s, scored, observed) for i, s in enumerate(kept or scored[:3])]
+    case.insert("hypothesis", pl.DataFrame(rows, infer_schema_length=None))
+
+
+def observe(case: Case) -> dict[str, Observed]:
+    """The strongest evidence of each role, engine-only roles from the engine's services only."""
+    engines = {s for (s,) in case.rows(f"SELECT DISTINCT service FROM series_role WHERE role IN {_ENGINE_ROLES}")}
+    engine_only = set(settings()["engine_only"])
+    found: dict[str, Observed] = {}
+    for key, role, strength, source, service in case.rows(
+        "SELECT id, role, strength, source, service FROM evidence "
+        "WHERE role IS NOT NULL AND source <> 'change' ORDER BY abs(strength) DESC, id"
+    ):
+        if role in engine_only and engines and service not in engines:
+            continue
+        if role in ("downstream_latency", "downstream_rate", "calls_per_request", "downstream_errors") and (
+            service in engines or _ENGINE_WORDS.search(service or "")
+        ):
+            continue
+        if role == "gateway_latency" and found.get(role):
+            continue
+        found.setdefault(role, Observed(key, role, strength, source))
+    return found
+
+
+def score(cause: Cause, observed: dict[str, Observed], changes: Sequence[Change], half_life_s: float) -> Scored:
+    """Agreement of the evidence with one cause; 1 is perfect, 0 says nothing."""
+    numbers = settings()
+    result = Scored(cause, 0.0)
+    total, weights = 0.0, 1.0
+    for role, (sign, weight) in cause.expected.items():
+        seen = observed.get(role)
+        if seen is None:
+            if sign:
+                result.missing.append((role, weight))
+                weights += numbers["missing"] * weight
+            continue
+        total += weight * _agreement(sign, seen.strength, numbers)
+        weights += weight if sign else numbers["flat_bonus"] * weight
+        _file_evidence(result, sign, seen)
+    for role, seen in observed.items():
+        if _unexplained(role, seen, cause, numbers):
+            total -= numbers["unexplained"] * abs(seen.strength)
+            result.contradicting.append(seen.id)
+    result.change, fit = _best_change(cause, changes, half_life_s)
+    result.score = total / weights + numbers["change"] * fit
+    if not _has_required(cause, observed):
+        result.score = min(result.score, numbers["unknown_score"] * 0.8)
+    return result
+
+
+def _agreement(sign: int, strength: float, numbers: dict[str, Any]) -> float:
+    if sign == 0:
+        return float(numbers["flat_bonus"]) if abs(strength) < FLAT else -abs(strength)
+    along = sign * strength
+    if along >= FLAT:
+        return along
+    return -float(numbers["miss"]) if along > -FLAT else along
+
+
+def _file_evidence(result: Scored, sign: int, seen: Observed) -> None:
+    moved = abs(seen.strength) >= FLAT
+    if sign == 0:
+        (result.contradicting if moved else result.supporting).append(seen.id)
+    elif moved:
+        (result.supporting if sign * seen.strength > 0 else result.contradicting).append(seen.id)
+
+
+def _unexplained(role: str, seen: Observed, cause: Cause, numbers: dict[str, Any]) -> bool:
+    return (
+        abs(seen.strength) >= numbers["unexplained_from"]
+        and role not in cause.expected
+        and role not in cause.neutral
+        and role not in numbers["consequences"]
+    )
+
+
+def _has_required(cause: Cause, observed: dict[str, Observed]) -> bool:
+    for role in cause.requires:
+        sign, seen = cause.expected.get(role, (0, 0.0))[0], observed.get(role)
+        if sign and seen and sign * seen.strength >= FLAT:
+            return True
+    return False
+
+
+def _changes(case: Case) -> list[Change]:
+    onset, margin = case.rows(
+        "SELECT start_ns, margin_ns FROM incident_window WHERE status = 'incident' ORDER BY id LIMIT 1"
+    )[0]
+    rows = case.rows(
+        "SELECT c.id, e.id, c.kind, c.subject, coalesce(c.before, ''), coalesce(c.after, ''), c.ts_ns "
+        "FROM change AS c JOIN evidence AS e ON e.source = 'change' AND e.subject = c.id AND e.onset_ns = c.ts_ns "
+        "WHERE c.ts_ns <= ? ORDER BY c.ts_ns DESC",
+        (onset + 4 * margin,),
+    )
+    return [
+        Change(i, e, kind, subject, f"{subject} {before} {after}", max(onset - ts, 0) / 1e9)
+        for i, e, kind, subject, before, after, ts in rows
+    ]
+
+
+def _half_life(case: Case) -> float:
+    """Half-life of a change's weight: short recordings have their changes close to the onset."""
+    numbers = settings()
+    span = case.scalar(
+        "SELECT max(last_ns) - min(first_ns) FROM source WHERE part = 'incident' AND kind IN ('metrics', 'trace')"
+    )
+    share = numbers["change_half_life_share"] * (span or 0) / 1e9
+    return float(min(numbers["change_half_life_s"], share) or numbers["change_half_life_s"])
+
+
+def _best_change(cause: Cause, changes: Iterable[Change], half_life_s: float) -> tuple[Change | None, float]:
+    """The change that fits best and how well, 0 to 1."""
+    best, most = None, 0.0
+    for change in changes:
+        fit = _fit(cause, change) * math.pow(0.5, change.age_s / half_life_s)
+        if fit > most + 1e-9:
+            best, most = change, fit
+    return best, most
+
+
+def _fit(cause: Cause, change: Change) -> float:
+    mark = cause.change
+    if mark.kinds and change.kind not in mark.kinds:
+        return 0.0
+    concerned = _concerns(mark.concerns, change)
+    if not concerned:
+        return 0.0
+    if mark.words.search(change.text):
+        return 1.0
+    # A new build of the engine may hold any regression, and says nothing of which.
+    return 0.5 if cause.cls == "code-regression" and change.kind == "deploy" and mark.concerns == "engine" else 0.0
+
+
+def _concerns(whom: str, change: Change) -> bool:
+    engine = bool(_ENGINE_WORDS.search(change.subject))
+    if whom == "engine":
+        return engine
+    if whom == "traffic":
+        return bool(_TRAFFIC_WORDS.search(change.subject)) and not engine
+    if whom in ("dependency", "other"):
+        return not engine
+    return True
+
+
+def calibrate(scored: Sequence[Scored]) -> None:
+    """Set every confidence: softmax over scores with temperature, `unknown` taking part."""
+    numbers = settings()
+    scores = [s.score for s in scored] + [numbers["unknown_score"]]
+    top = max(scores)
+    powers = [math.exp((x - top) / numbers["temperature"]) for x in scores]
+    total = sum(powers)
+    for one, power in zip(scored, powers, strict=False):
+        one.confidence = power / total
+
+
+def explains_strongest(one: Scored, observed: dict[str, Observed]) -> bool:
+    """Whether the cause speaks of the two strongest moves that are no mere consequence."""
+    consequences = set(settings()["consequences"])
+    moved = [o for r, o in observed.items() if r not in consequences and abs(o.strength) >= FLAT]
+    moved.sort(key=lambda o: -abs(o.strength))
+    spoken = {r for r, (sign, _) in one.cause.expected.items() if sign} | one.cause.neutral
+    return all(o.role in spoken for o in moved[:2])
+
+
+def _row(number: int, one: Scored, scored: Sequence[Scored], observed: dict[str, Observed]) -> dict[str, Any]:
+    rivals = [s for s in scored if s is not one][:3]
+    gap = sum(w for _, w in one.missing)
+    have = sum(w for r, (sign, w) in one.cause.expected.items() if sign and r in observed)
+    missing = [
+        {"role": role, "largest_change": round(weight / (1.0 + have + gap), 3)}
+        for role, weight in sorted(one.missing, key=lambda m: (-m[1], m[0]))
+    ]
+    ids = _by_weight(one, observed) + ([one.change.evidence] if one.change else [])
+    return {
+        "rank": number, "cause": one.cause.id, "class": one.cause.cls, "score": one.score,
+        "confidence": one.confidence, "explained_share": None, "evidence": json.dumps(ids),
+        "contradicting": json.dumps(one.contradicting),
+        "competitors": json.dumps([_rivalry(one, r, observed) for r in rivals]),
+        "missing": json.dumps(missing), "change_id": one.change.id if one.change else None,
+    }  # fmt: skip
+
+
+def _by_weight(one: Scored, observed: dict[str, Observed]) -> list[str]:
+    """Supporting evidence, what weighs most first."""
+    weight = {
+        o.id: abs(o.strength) * one.cause.expected[r][1] if one.cause.expected[r][0] else 0.0
+        for r, o in observed.items()
+        if r in one.cause.expected
+    }
+    return sorted(one.supporting, key=lambda e: -weight.get(e, 0.0))
+
+
+def _rivalry(one: Scored, rival: Scored, observed: dict[str, Observed]) -> dict[str, Any]:
+    """The evidence on which two causes differ most."""
+    difference = {
+        role: abs(_pull(one.cause, role, o) - _pull(rival.cause, role, o)) for role, o in observed.items()
+    }
+    decisive = max(difference, key=lambda r: (difference[r], r), default=None)
+    told = next((x for x in rival.cause.lookalikes if x.cause == one.cause.id), None)
+    return {
+        "cause": rival.cause.id,
+        "score_gap": round(one.score - rival.score, 3),
+        "decided_by": observed[decisive].id if decisive and difference[decisive] > 0 else None,
+        "because": told.because if told else None,
+    }
+
+
+def _pull(cause: Cause, role: str, seen: Observed) -> float:
+    sign, weight = cause.expected.get(role, (0, 0.0))
+    return weight * _agreement(sign, seen.strength, settings()) if weight else 0.0
