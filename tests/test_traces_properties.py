@@ -1,0 +1,155 @@
+"""Spans written as Jaeger and OTLP JSON and read again are the same spans."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rca.parsers import recognise
+from rca.parsers.json_text import repair
+from rca.parsers.stream import read_head
+
+_KINDS = ["internal", "server", "client", "producer", "consumer"]
+_text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
+_scalar = st.one_of(
+    _text,
+    st.booleans(),
+    st.integers(-(2**63), 2**63 - 1),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
+_span_id = st.integers(1, 2**64 - 1).map(lambda n: f"{n:016x}")
+_trace_id = st.integers(1, 2**128 - 1).map(lambda n: f"{n:032x}")
+_spans = st.lists(
+    st.fixed_dictionaries(
+        {
+            "trace_id": _trace_id,
+            "span_id": _span_id,
+            "parent_id": st.none() | _span_id,
+            "service": _text.filter(bool),
+            "name": _text,
+            "kind": st.sampled_from(_KINDS),
+            "start_us": st.integers(1, 4_000_000_000_000_000),
+            "dur_us": st.integers(0, 10**12),
+            "error": st.booleans(),
+            "attributes": st.dictionaries(_text.map(lambda t: "a." + t), _scalar, max_size=4),
+        }
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+def _as_jaeger(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    def tag(key: str, value: Any) -> dict[str, Any]:
+        kind = {str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
+        return {"key": key, "type": kind, "value": value}
+
+    return {"data": [
+        {"traceID": s["trace_id"], "processes": {"p": {"serviceName": s["service"], "tags": []}},
+         "spans": [{
+            "traceID": s["trace_id"], "spanID": s["span_id"], "operationName": s["name"],
+            "references": [] if s["parent_id"] is None else [
+                {"refType": "CHILD_OF", "traceID": s["trace_id"], "spanID": s["parent_id"]}],
+            "startTime": s["start_us"], "duration": s["dur_us"], "processID": "p",
+            "tags": [tag(k, v) for k, v in s["attributes"].items()]
+                + [tag("span.kind", s["kind"])] + [tag("error", True)] * s["error"]}]}
+        for s in spans]}  # fmt: skip
+
+
+def _as_otlp(spans: list[dict[str, Any]]) -> dict[str, Any]:
+    def value(v: Any) -> dict[str, Any]:
+        name = {str: "stringValue", bool: "boolValue", int: "intValue", float: "doubleValue"}[
+            type(v)
+        ]
+        return {name: str(v) if name == "intValue" else v}
+
+    return {"resourceSpans": [
+        {"resource": {"attributes": [{"key": "service.name", "value": {"stringValue": s["service"]}}]},
+         "scopeSpans": [{"spans": [{
+            "traceId": s["trace_id"], "spanId": s["span_id"], "parentSpanId": s["parent_id"] or "",
+            "name": s["name"], "kind": _KINDS.index(s["kind"]) + 1,
+            "startTimeUnixNano": str(s["start_us"] * 1000),
+            "endTimeUnixNano": str((s["start_us"] + s["dur_us"]) * 1000),
+            "attributes": [{"key": k, "value": value(v)} for k, v in s["attributes"].items()],
+            "status": {"code": 2} if s["error"] else {}}]}]}
+        for s in spans]}  # fmt: skip
+
+
+class _Recorder:
+    """A sink that keeps the rows of spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[dict[str, Any]] = []
+
+    def insert(self, table: str, rows: Any) -> None:
+        assert table == "span"
+        self.spans += rows.to_pylist()
+
+    def note(self, level: str, code: str, message: str, **_: Any) -> None:
+        raise AssertionError(f"{level} {code}: {message}")
+
+    def describe(self, **_: Any) -> None:
+        raise AssertionError("nothing is said of the file's making")
+
+    def count_elements(self, n: int) -> None:
+        assert n == len(self.spans)
+
+
+def _read(document: dict[str, Any]) -> list[dict[str, Any]]:
+    sink = _Recorder()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "spans.json"
+        path.write_text(json.dumps(document, ensure_ascii=False), encoding="utf-8")
+        recognise(read_head(path)).read(path, sink)
+    for row in sink.spans:
+        told = json.loads(row["attributes"])
+        row["attributes"] = {k: v for k, v in told.items() if k.startswith("a.")}
+    return sink.spans
+
+
+def _expected(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "trace_id": s["trace_id"], "span_id": s["span_id"], "parent_id": s["parent_id"],
+            "service": s["service"], "name": s["name"], "kind": s["kind"],
+            "start_ns": s["start_us"] * 1000, "dur_ns": s["dur_us"] * 1000,
+            "status": "error" if s["error"] else "unset", "attributes": s["attributes"],
+        }
+        for s in spans
+    ]  # fmt: skip
+
+
+_quiet = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@_quiet
+@given(_spans)
+def test_jaeger_round_trip(spans: list[dict[str, Any]]) -> None:
+    assert _read(_as_jaeger(spans)) == _expected(spans)
+
+
+@_quiet
+@given(_spans)
+def test_otlp_round_trip(spans: list[dict[str, Any]]) -> None:
+    assert _read(_as_otlp(spans)) == _expected(spans)
+
+
+@_quiet
+@given(_spans, st.floats(0, 1))
+def test_a_cut_document_is_mended_to_whole_spans(
+    spans: list[dict[str, Any]], where: float
+) -> None:
+    text = json.dumps(_as_jaeger(spans)).encode()
+    mended = repair(text[: int(len(text) * where)], 4)
+    if mended is not None:
+        kept = [
+            span
+            for trace in json.loads(mended).get("data", [])
+            for span in trace.get("spans", [])
+        ]
+        assert kept == [t["spans"][0] for t in _as_jaeger(spans)["data"]][: len(kept)]
