@@ -140,7 +140,7 @@ def _add_evidence(case: Case) -> None:
                 key,
                 _GAUGE_SQL.format(name=name, **bounds),
                 {
-                    "source": "metrics", "role": role, "subject": name, "unit": unit,
+                    "source": "metrics", "role": role, "service": "vllm", "subject": name, "unit": unit,
                     "direction": direction, "statement": statement,
                     "onset_ns": START + series * SECOND,
                 },
@@ -161,10 +161,10 @@ def _add_evidence(case: Case) -> None:
     )
     rows.append(
         {
-            "id": "E10", "source": "change", "subject": "deployment/vllm-llama", "unit": "",
+            "id": "E10", "source": "change", "role": "change", "subject": "c41", "unit": "",
             "direction": "event",
             "statement": "Change c41 came 190 s before the window: gpu_memory_utilization=0.92 → 0.60.",
-            "strength": 0.4, "n_reference": 0, "n_observed": 1, "onset_ns": T0 - 55 * SECOND,
+            "strength": 0.0, "n_reference": 0, "n_observed": 1, "onset_ns": T0 - 55 * SECOND,
             "sql": "SELECT NULL, NULL, 0, count(*) FROM change WHERE id = 'c41'",
         }
     )

@@ -53,7 +53,7 @@ def test_all_sections_stand_in_order(build: Callable[[], Case], tmp_path: Path) 
 
 def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
     text = written(case_builder.diagnosed(), tmp_path)
-    assert text.startswith("# vllm: slow because of kv pool too small\n")
+    assert text.startswith("# vllm: KV cache pool is too small\n")
     assert "**Cause.** kv_pool_too_small (config), confidence 0.93" in text
     assert "SEV1 proposed: 99.6 % of the requests were slow or failed (I3)" in text
     assert (
@@ -63,7 +63,10 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
         "Detection gap: 3 min from the first symptom to the alert HighLatency. ([E7](#e7))"
         in text
     )
-    assert "Ruled out: overload, confidence 0.04: running 14 → 9 (×0.643 [0.582–0.71])." in text
+    assert (
+        "Ruled out: overload, confidence 0.04: vllm running 14 → 9 (×0.643 [0.582–0.71])."
+        in text
+    )
     assert "| queue | 50 ms | 2.5 s | 2.45 s | 55.2 % | [E7](#e7) |" in text
     assert "| torch | ttft_p50_ms | 20.2 | 20.6 (×1.02) | 96.2 (×4.75) |" in text
     assert (
@@ -193,7 +196,7 @@ def test_signals_chart_has_one_panel_a_signal() -> None:
         pytest.skip("the view signal_value is not there")
     chart = Charts(case).timeline().to_dict()
     titles = [panel["title"]["text"] for panel in chart["vconcat"]]
-    assert titles[1:] == ["waiting (requests)  E1", "kv usage (ratio)  E2"]
+    assert titles[1:] == ["vllm waiting (requests)  E1", "vllm kv usage (ratio)  E2"]
     assert titles[0] == "vllm e2e latency (s)  E7"
 
 

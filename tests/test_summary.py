@@ -31,12 +31,12 @@ def test_diagnosis_names_cause_evidence_and_what_to_do() -> None:
     cause = next(line for line in lines if line.startswith("  CAUSE"))
     assert cause.split() == ["CAUSE", "kv_pool_too_small", "config", "confidence", "0.93"]
     assert "vllm e2e latency 1.29 s → 6.09 s (×4.72 [4.27–5.22])   E7" in text
-    assert "waiting 1 → 24 (×24 [21.7–26.5])   E1" in text
+    assert "vllm waiting 1 → 24 (×24 [21.7–26.5])   E1" in text
     assert (
         "explains 81 % of the added latency (queue 55.2, decode 38.3); residual 6.53 %   E7"
         in text
     )
-    assert "overload (running 14 → 9 (×0.643 [0.582–0.71])   E3)" in text
+    assert "overload (vllm running 14 → 9 (×0.643 [0.582–0.71])   E3)" in text
     assert "TRIAL      validated (cpu model, 6 pairs)" in text
     assert "fixes/01-rollback.sh · undo fixes/01-undo.sh" in text
     assert "02:17:15 – 02:31:00 UTC (±15 s)" in text
@@ -55,7 +55,7 @@ def test_unknown_says_what_moved_and_what_to_record() -> None:
     text = shown(case_builder.unknown())
     assert "UNKNOWN    not diagnosed   best guess 0.31" in text
     assert "CAUSE" not in text
-    assert "MOVED      waiting 1 → 24" in text
+    assert "MOVED      vllm waiting 1 → 24" in text
     assert "NEAREST    kv_pool_too_small 0.31" in text
     assert "Record it with: curl -X POST http://HOST:8000/start_profile" in text
 

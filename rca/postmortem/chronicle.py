@@ -115,7 +115,11 @@ def detection_of(case: Case, answer: Answer) -> Said:
 
 def cites_of_change(answer: Answer, change_id: str) -> tuple[str, ...]:
     """Evidence that speaks of a change."""
-    found = [e.id for e in answer.evidence.values() if e.source == "change" and e.subject == change_id]
+    found = [
+        e.id
+        for e in answer.evidence.values()
+        if e.source == "change" and e.subject == change_id
+    ]
     return tuple(found[:1])
 
 

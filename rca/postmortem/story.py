@@ -22,6 +22,7 @@ from rca.postmortem.chronicle import (
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 
 _CONTRIBUTES = 0.1
+_STILL = {"event", "flat"}
 
 
 @dataclass(frozen=True)
@@ -162,47 +163,39 @@ def _cause(answer: Answer) -> Said:
 
 
 def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
-    """At most five sentences: the change, what it moved, what was felt, the parts, the experiment."""
-    lead, said = answer.leading, []
-    if lead is None:
+    """Five sentences: what the cause is, the change, what moved, what was felt, how much of it."""
+    lead = answer.leading
+    if lead is None or answer.verdict.status != "diagnosed":
         return [Said(f"{wording.movement(e)}.", (e.id,)) for e in answer.strongest(5)]
-    change = answer.changes.get(lead.change_id or "")
-    if change and answer.window.start_ns is not None:
-        when = duration(answer.window.start_ns - change.ts_ns)
-        text = f"{when} before the window, {printable(change.subject, 80)} was changed{before_after(change.before, change.after)}."
-        said.append(Said(text, cites_of_change(answer, change.id)))
+    definition = wording.cause_text(lead.cause)[1]
+    said = [Said(definition)] if definition else []
+    said += _change_told(answer, lead)
     moved = [
-        e
-        for e in answer.cited(lead.evidence)
-        if e is not symptom and e.direction not in {"event", "flat"}
+        e for e in answer.cited(lead.evidence) if e is not symptom and e.direction not in _STILL
     ]
     moved.sort(key=lambda e: (e.onset_ns is None, e.onset_ns or 0, natural(e.id)))
     if moved:
+        movements = "; ".join(wording.movement(e) for e in moved[:4])
         said.append(
-            Said(
-                "Then, in this order: "
-                + "; ".join(wording.movement(e) for e in moved[:4])
-                + ".",
-                tuple(e.id for e in moved[:4]),
-            )
+            Said(f"In the order of their onset: {movements}.", tuple(e.id for e in moved[:4]))
         )
     if symptom:
         said.append(Said(f"Users felt it as: {wording.movement(symptom)}.", (symptom.id,)))
-    share = wording.explained(answer)
-    if share:
-        said.append(
-            Said(
-                f"{lead.cause} {share}.",
-                tuple(dict.fromkeys(p.evidence for p in answer.attribution)),
-            )
-        )
-    if answer.trial.status != "not_run":
-        said.append(
-            Said(
-                f"The experiment: {wording.TRIALS.get(answer.trial.status, answer.trial.status)}. {printable(answer.trial.reason, 300)}"
-            )
-        )
+    share_told = wording.explained(answer)
+    if share_told:
+        cites = tuple(dict.fromkeys(p.evidence for p in answer.attribution))
+        said.append(Said(f"{lead.cause} {share_told}.", cites))
     return said
+
+
+def _change_told(answer: Answer, lead: Hypothesis) -> list[Said]:
+    change = answer.changes.get(lead.change_id or "")
+    if change is None or answer.window.start_ns is None:
+        return []
+    lag_ns = answer.window.start_ns - change.ts_ns
+    when = f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
+    text = f"{when}, {printable(change.subject, 80)} was changed{before_after(change.before, change.after)}."
+    return [Said(text, cites_of_change(answer, change.id))]
 
 
 def _factors(answer: Answer) -> list[Said]:
