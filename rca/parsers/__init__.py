@@ -16,6 +16,7 @@ __all__ = ["Format", "Head", "Sink", "formats", "recognise"]
 _MODULES = (
     "torch_profiler",
     "nsys_sqlite",
+    "nsys_report",
     "jaeger",
     "jaeger_es",
     "zipkin",
