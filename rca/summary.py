@@ -146,7 +146,7 @@ def _missing(answer: Answer) -> Iterator[Row]:
             text += f" Record it with: {printable(gap.record, 200)}"
         yield "MISSING" if position == 0 else "", text, "bold"
     if effect:
-        yield "" if answer.gaps else "MISSING", effect, "bold"
+        yield "" if answer.gaps else "MISSING", f"what no recording shows {effect}", "bold"
 
 
 def _trial(answer: Answer) -> str:

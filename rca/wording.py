@@ -107,29 +107,33 @@ def explained(answer: Answer) -> str | None:
 
 def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
     """The evidence that speaks against a hypothesis or decides it against the leading one."""
-    lead = answer.leading
-    rivals = lead.competitors if lead else []
     ids = list(other.contradicting)
-    for rival in rivals:
-        if isinstance(rival, dict) and rival.get("cause") == other.cause:
-            ids += deciding(rival)
+    ids += [str(r["decided_by"]) for r in _rivalries(answer, other) if r.get("decided_by")]
     return answer.cited(list(dict.fromkeys(ids)))
 
 
-def deciding(competitor: dict[str, Any]) -> list[str]:
-    """Evidence ids in a competitor record."""
-    found = competitor.get("evidence") or competitor.get("deciding_evidence") or []
-    return [str(i) for i in ([found] if isinstance(found, str) else found)]
+def because(answer: Answer, other: Hypothesis) -> str:
+    """Why the leading cause was taken for another one and is not it; often empty."""
+    reasons = [str(r["because"]) for r in _rivalries(answer, other) if r.get("because")]
+    return printable(reasons[0], 160) if reasons else ""
+
+
+def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:
+    lead = answer.leading
+    if lead is None or lead is other:
+        return []
+    return [
+        r for r in lead.competitors if isinstance(r, dict) and r.get("cause") == other.cause
+    ]
 
 
 def missing(hypothesis: Hypothesis | None) -> str | None:
-    """How far the sources that are missing could move the leading score."""
+    """How far the roles that no recording shows could move the leading score."""
     changes = [
-        f"{printable(m.get('source', m.get('role', 'source')), 40)} {number(float(m['max_change']))}"
+        f"{printable(m['role'], 40).replace('_', ' ')} {number(float(m['largest_change']))}"
         for m in (hypothesis.missing if hypothesis else [])
-        if isinstance(m, dict) and isinstance(m.get("max_change"), int | float)
     ]
-    return "would move the score by at most: " + ", ".join(changes[:5]) if changes else None
+    return f"could move its score by at most: {', '.join(changes[:5])}" if changes else None
 
 
 def proposal(fix: Fix) -> str:

@@ -199,13 +199,13 @@ def _add_hypotheses(case: Case, *, confidence: float) -> None:
     )
     competitors = [
         [
-            {"cause": "overload", "gap": 2.9, "evidence": "E3"},
-            {"cause": "prefix_cache_pollution", "gap": 3.7, "evidence": "E4"},
+            {"cause": "overload", "score_gap": 2.9, "decided_by": "E3", "because": "more requests come in there"},
+            {"cause": "prefix_cache_pollution", "score_gap": 3.7, "decided_by": "E4", "because": None},
         ],
         [],
         [],
     ]
-    missing = [{"source": "torch_profiler", "max_change": 0.04}]
+    missing = [{"role": "preemptions", "largest_change": 0.04}]
     case.insert(
         "hypothesis",
         pl.DataFrame(

@@ -221,11 +221,14 @@ def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
         contrary = wording.against(answer, other)
         if bool(contrary) != decided:
             continue
+        why = wording.because(answer, other)
         head = f"{other.cause}, confidence {other.confidence:.2f}"
         reasons = "; ".join(wording.movement(e) for e in contrary[:3])
         said.append(
             Said(
-                f"{head}: {reasons}." if decided else f"{head}.",
+                f"{head}: {reasons}.{f' {why.capitalize()}.' if why else ''}"
+                if decided
+                else f"{head}.",
                 tuple(e.id for e in contrary[:3]),
             )
         )
