@@ -242,6 +242,8 @@ def test_code_and_fences_cannot_be_left() -> None:
     [
         ("e2e p99 < 2 s", 2_000_000_000),
         ("latency p95 under 300 ms", 300_000_000),
+        ("e2e_p99 < 1.5 s, availability 0.999", 1_500_000_000),
+        ("e2e_p99_ms 2000", 2_000_000_000),
         ("99.9 % available", None),
         (None, None),
     ],

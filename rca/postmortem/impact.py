@@ -10,12 +10,12 @@ from rca.answer import Window
 from rca.case import Case, sql_files
 from rca.plain import duration, number, percent, printable
 
-_OBJECTIVE = re.compile(
-    r"(?:e2e|end.to.end|latency)\D*?(?:p\d+)?\s*(?:<|≤|<=|under|below)\s*([0-9.]+)\s*(ms|s)\b",
-    re.I,
+_OBJECTIVES = (  # `e2e p99 < 2 s` and `e2e_p99_ms 2000`
+    r"(?:e2e|end.to.end|latency)\D*?(?:p\d+)?\s*(?:<=|[<≤]|under|below)\s*(?P<value>[0-9.]+)\s*(?P<unit>ms|s)\b",
+    r"(?:e2e|latency)\w*_(?P<unit>ms|s|seconds)\s+(?P<value>[0-9.]+)",
 )
 _NOISE = 0.05  # a smaller loss of throughput is not worth a claim
-_UNIT_NS = {"ms": 1_000_000, "s": 1_000_000_000}
+_UNIT_NS = {"ms": 1_000_000, "s": 1_000_000_000, "seconds": 1_000_000_000}
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,11 @@ def propose_severity(figures: list[Figure], slowdown: float | None) -> Severity:
 
 def objective_ns(slo: str | None) -> int | None:
     """The latency limit in an objective such as `e2e p99 < 2 s`."""
-    found = _OBJECTIVE.search(slo or "")
-    return round(float(found[1]) * _UNIT_NS[found[2].lower()]) if found else None
+    for pattern in _OBJECTIVES:
+        found = re.search(pattern, slo or "", re.IGNORECASE)
+        if found:
+            return round(float(found["value"]) * _UNIT_NS[found["unit"].lower()])
+    return None
 
 
 def _limit(case: Case, window: Window) -> tuple[int | None, str]:
