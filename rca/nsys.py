@@ -117,7 +117,7 @@ def run_recipe(
     program = find(nsys)
     with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
         work = Path(folder)
-        linked = [_linked(r, work / "reports", f"{i:03d}") for i, r in enumerate(reports)]
+        linked = [_linked(r, work / "reports", _stem(i, r)) for i, r in enumerate(reports)]
         source = linked[0] if len(linked) == 1 else work / "reports"
         command = [str(program), "recipe", name, "--input", str(source), *arguments]
         said = ""
@@ -125,7 +125,7 @@ def run_recipe(
             ["--csv"],
             [],
         ):  # not every recipe knows --csv, and none says so by its exit code
-            output = work / f"out{len(extra)}"
+            output = _made(work / f"out{len(extra)}") / name
             said = _run(
                 [*command, *extra, "--output", str(output)], _made(work / "cwd"),
                 timeout_s=timeout_s, environment=_with_python(python),
@@ -159,6 +159,11 @@ def _linked(report: Path, folder: Path, stem: str = "report") -> Path:
     link = _made(folder) / f"{stem}{suffix}"
     link.symlink_to(report.absolute())
     return link
+
+
+def _stem(number: int, report: Path) -> str:
+    """A name that results can show: the report's own, told apart from others of the same name."""
+    return f"{number:03d}_{re.sub(r'[^A-Za-z0-9._-]', '_', report.stem)}"
 
 
 def _with_python(python: Path | None) -> dict[str, str]:
