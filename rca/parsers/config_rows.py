@@ -12,7 +12,12 @@ import pyarrow as pa
 from rca.parsers.format import Sink
 
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
-_SECRET = re.compile(r"(?i)(secret|password|passwd|api[_-]?key|token$|_token\b|credential)")
+_SECRET = re.compile(
+    r"(?i)(secret|passw(or)?d|api[_-]?key|credential|private[_-]?key"
+    r"|(^|[_-])(hf|hub|auth|access|bearer|api|refresh|session)[_-]?token)"
+)
+_SHELL = re.compile(r"(^|/)(ba|da|z|a)?sh$")
+_SHELL_OPTION = re.compile(r"-[a-z]*c")
 HIDDEN = "<hidden>"
 
 
@@ -41,19 +46,19 @@ def flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def words_of(command: Any) -> list[str]:
-    """The words of a command given as text or as a list, shell strings inside taken apart."""
-    parts = (
-        [command] if isinstance(command, str) else command if isinstance(command, list) else []
-    )
-    words: list[str] = []
-    for part in parts:
-        text = str(part)
-        words += (
-            _split(text)
-            if re.search(r"\s--?[A-Za-z]|^[^-].*\s-", text) or isinstance(command, str)
-            else [text]
-        )
-    return words
+    """The words of a command given as text or as a list; what a shell is to run is taken apart."""
+    if isinstance(command, str):
+        return _without_shell(_split(command))
+    parts = [str(part) for part in command] if isinstance(command, list) else []
+    return _without_shell(parts)
+
+
+def _without_shell(words: list[str]) -> list[str]:
+    """The words of the inner command of `sh -c '...'`, else the words themselves."""
+    for index, word in enumerate(words[:3]):
+        if _SHELL_OPTION.fullmatch(word) and index and _SHELL.search(words[index - 1]):
+            return [w for script in words[index + 1 :] for w in _split(script)]
+    return [w for word in words for w in (_split(word) if "\n" in word else [word])]
 
 
 def _split(text: str) -> list[str]:

@@ -52,7 +52,8 @@ def _is_known(lines: list[str]) -> bool:
     if all(known):
         return True
     commands = [
-        not k and bool(_COMMAND.match(x + " ")) for k, x in zip(known, lines, strict=True)
+        not k and bool(_COMMAND.match(" ".join(x.split()) + " "))
+        for k, x in zip(known, lines, strict=True)
     ]
     return any(commands) and all(k or c for k, c in zip(known, commands, strict=True))
 

@@ -12,11 +12,15 @@ import yaml
 from rca.errors import ParseError
 from rca.parsers.config_rows import ConfigRows, flags, words_of
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import mapping
+from rca.parsers.json_text import Sketch, mapping, sketch
 from rca.parsers.stream import HEAD_BYTES, read_all
 
 _LIMIT_BYTES = 16_000_000
 _MAX_NODES = 200_000
+_SETTING = re.compile(
+    r"(?i)(^|_|-)(max|min|num|size|enable|disable|model|dtype|parallel|replicas|limit|timeout|batch"
+    r"|image|port|host|seed|tokenizer|quantization|cache|gpu|tp|pp|dp|backend|policy|threshold)(_|-|$)"
+)
 _KEY = re.compile(r"[A-Za-z_.-][\w./-]*")
 _NOT_SETTINGS = ("metadata", "status", "kind", "apiVersion")
 
@@ -91,9 +95,9 @@ def _kubernetes(document: dict[str, Any], rows: ConfigRows) -> None:
     subject = f"{document['kind']}/{name}" if name else str(document["kind"])
     pod = _pod(document)
     if pod is None:
-        settings = {k: v for k, v in document.items() if k not in _NOT_SETTINGS}
-        for group in ("spec", "data"):
-            settings = {**settings, **mapping(settings.pop(group, None))}
+        grouped = ("spec", "data", *_NOT_SETTINGS)
+        settings = {k: v for k, v in document.items() if k not in grouped}
+        settings |= mapping(document.get("spec")) | mapping(document.get("data"))
         rows.add_all(subject, _unfold(settings))
         return
     spec = mapping(document.get("spec"))
@@ -202,9 +206,11 @@ def _read(path: Path, sink: Sink) -> None:
 
 
 def _recognise(head: Head) -> bool:
-    """YAML mappings that are settings; JSON and prose are others' business."""
+    """Mappings that are settings, not prose with colons, and not any JSON."""
     text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
-    if "\x00" in text or text.lstrip()[:1] in ("{", "["):
+    if text.lstrip()[:1] in ("{", "["):
+        return _is_json_settings(sketch(head))
+    if "\x00" in text:
         return False
     lines = _first_document(text)
     if len(head.data) >= HEAD_BYTES and len(lines) == text.count("\n") + 1:
@@ -230,6 +236,20 @@ def _is_settings(document: Any) -> bool:
         return False
     leaves = [str(value) for _, value in flat(document)]
     return sum(len(leaf.split()) > 4 for leaf in leaves) * 2 < len(leaves)
+
+
+def _is_json_settings(found: Sketch) -> bool:
+    """Whether JSON is a Kubernetes object or one flat object with names that settings have."""
+    document = mapping(found.value)
+    if found.more or not document:
+        return False
+    if {"kind", "apiVersion"} <= set(document):
+        return True
+    records = any(
+        isinstance(v, list) and any(isinstance(x, dict) for x in v) for v in document.values()
+    )
+    named = sum(_SETTING.search(str(key)) is not None for key in document)
+    return not records and len(document) > 1 and named * 2 >= len(document)
 
 
 def _first_document(text: str) -> list[str]:

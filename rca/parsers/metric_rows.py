@@ -21,7 +21,7 @@ _BUCKETS = pa.list_(
 )
 # Counters whose names do not end as counters do (Triton, TGI, Ray Serve, DCGM, node_exporter).
 _COUNTER = re.compile(
-    r"""(?x) .*(_total|_count|_sum|_bucket)
+    r"""(?x) (?!.*pending_request_count) .*(_total|_count|_sum|_bucket)
     | nv_inference_(?!pending|.*(histogram|summary)|.*_ratio).*
     | tgi_request_(count|success|failure)
     | ray_.*_(counter|replica_starts)

@@ -119,7 +119,7 @@ class _Reader:
             self._pending.append((frame.drop("key"), self._number(frame["key"])))
 
     def _number(self, keys: pl.Series) -> np.ndarray:
-        for key in keys.unique():
+        for key in keys.unique(maintain_order=True):
             if key not in self._numbers:
                 labels = parse_key(key)
                 family = family_of(labels.get("__name__", ""), self._families.types)

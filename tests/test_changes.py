@@ -1,0 +1,124 @@
+"""Change records: JSON lines, lists and CSV; damaged ones are counted, ids are made where missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from rca.case import Case
+from rca.errors import BundleError
+from rca.parsers.times import iso_ns, point_ns
+
+Read = Callable[..., Case]
+_ROWS = "SELECT id, ts_ns, kind, subject, before, after, origin FROM change ORDER BY ts_ns"
+_NS = 1_700_000_000_376_000_000
+_ONE = {
+    "id": "chg-1", "time": "2023-11-14T22:13:20.376Z", "kind": "config",
+    "subject": "deployment/llm-engine", "before": "--max-num-seqs=16", "after": "--max-num-seqs=2",
+}  # fmt: skip
+_ROW = (
+    "chg-1",
+    _NS,
+    "config",
+    "deployment/llm-engine",
+    "--max-num-seqs=16",
+    "--max-num-seqs=2",
+    "record",
+)
+
+
+def test_json_lines(tmp_path: Path, read_files: Read) -> None:
+    path = tmp_path / "changes.jsonl"
+    later = {
+        **_ONE,
+        "id": "chg-2",
+        "time": 1_700_000_001.5,
+        "before": None,
+        "after": {"replicas": 3},
+    }
+    path.write_text(f"{json.dumps(_ONE)}\n{json.dumps(later)}\n", encoding="utf-8")
+    case = read_files(path)
+    assert case.rows(_ROWS) == [
+        _ROW,
+        (
+            "chg-2",
+            1_700_000_001_500_000_000,
+            "config",
+            "deployment/llm-engine",
+            None,
+            '{"replicas":3}',
+            "record",
+        ),
+    ]
+    assert case.rows("SELECT kind, status, n_elements FROM source") == [("change", "ok", 2)]
+
+
+def test_list_and_csv(tmp_path: Path, read_files: Read) -> None:
+    listed, table = tmp_path / "changes.json", tmp_path / "changes.csv"
+    listed.write_text(json.dumps([_ONE], indent=1), encoding="utf-8")
+    table.write_text(",".join(_ONE) + "\n" + ",".join(_ONE.values()) + "\n", encoding="utf-8")
+    assert read_files(listed).rows(_ROWS) == [_ROW]
+    assert read_files(table).rows(_ROWS) == [_ROW]
+
+
+def test_damaged_lines_are_counted(tmp_path: Path, read_files: Read) -> None:
+    path = tmp_path / "changes.jsonl"
+    lines = [
+        json.dumps(_ONE),
+        '{"id": "x", "tim',
+        '{"time": "yesterday", "subject": "a", "after": "b"}',
+        '{"time": 1}',
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+    case = read_files(path)
+    assert case.rows(_ROWS) == [_ROW]
+    assert case.rows("SELECT code, count FROM ingest_note") == [("bad_record", 3)]
+    assert case.rows("SELECT status, n_elements FROM source") == [("salvaged", 4)]
+
+
+def test_nothing_readable_is_an_error(tmp_path: Path, read_files: Read) -> None:
+    path = tmp_path / "changes.jsonl"
+    path.write_text('{"time": "never", "subject": "a", "after": "b"}\n', encoding="utf-8")
+    with pytest.raises(BundleError, match="not one change record"):
+        read_files(path)
+
+
+def test_missing_ids_are_made_of_the_record(tmp_path: Path, read_files: Read) -> None:
+    first, second = (
+        {k: v for k, v in _ONE.items() if k != "id"} | {"after": a} for a in ("1", "2")
+    )
+    path = tmp_path / "changes.jsonl"
+    path.write_text("\n".join(map(json.dumps, (first, second))), encoding="utf-8")
+    ids = [r[0] for r in read_files(path).rows(_ROWS)]
+    assert len(set(ids)) == 2
+    assert ids == [r[0] for r in read_files(path).rows(_ROWS)]
+
+
+@pytest.mark.parametrize(
+    ("text", "ns"),
+    [
+        ("2023-11-14T22:13:20.123456789Z", 1_700_000_000_123_456_789),
+        ("2023-11-14T22:13:20,5", 1_700_000_000_500_000_000),
+        ("2023-11-14 23:13:20+01:00", 1_700_000_000_000_000_000),
+        ("2023-11-14T16:43:20-0530", 1_700_000_000_000_000_000),
+        ("2023-11-14T22:13", 1_699_999_980_000_000_000),
+        ("1969-12-31T23:59:59Z", -1_000_000_000),
+        ("1700000000", 1_700_000_000_000_000_000),
+        ("1700000000.376", _NS),
+        ("1700000000376", _NS),
+        ("1700000000376000", _NS),
+        ("1700000000376000001", _NS + 1),
+        ("2023-13-14T22:13:20Z", None),
+        ("noon", None),
+        ("", None),
+    ],
+)
+def test_points_in_time(text: str, ns: int | None) -> None:
+    assert point_ns(text) == ns
+
+
+def test_a_number_is_no_iso_time() -> None:
+    assert iso_ns("1700000000") is None
