@@ -23,8 +23,17 @@ _SPELLING = {
     "max_queue_delay_ns": "max-queue-delay-ms",
     "dependency_timeout_ns": "retrieval-timeout-ms",
 }
-_ALWAYS = ("max_num_seqs", "max_num_batched_tokens", "num_gpu_blocks", "block_size")
-_ALWAYS += ("max_queue_delay_ns", "max_logprobs", "log_lines_per_token")
+_ALWAYS = frozenset(
+    {
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "num_gpu_blocks",
+        "block_size",
+        "max_queue_delay_ns",
+        "max_logprobs",
+        "log_lines_per_token",
+    }
+)
 _NOT_FLAGS = ("replicas",)
 _DECOYS = (
     ("deploy", "deployment/docs-site", "image: docs-site:3.1", "image: docs-site:3.2"),

@@ -91,9 +91,7 @@ def _host() -> tuple[Fault, ...]:
             "detokenize_quadratic",
             "code-regression",
             "detokenize_repeats",
-            apply=lambda plan, dose, _s: plan.with_build(
-                detokenize_repeats=round(150 * dose)
-            ),
+            apply=lambda plan, dose, _s: plan.with_build(detokenize_repeats=round(150 * dose)),
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
                 "only the last tokens are decoded again",

@@ -52,7 +52,12 @@ def _dependency() -> tuple[Fault, ...]:
                 "dependency_timeout_ns",
                 lambda plan: plan.with_args(dependency_timeout_ns=20 * MS),
             ),
-            change=("deploy", "deployment/retrieval", "image: retrieval:2.1", "image: retrieval:2.2"),
+            change=(
+                "deploy",
+                "deployment/retrieval",
+                "image: retrieval:2.1",
+                "image: retrieval:2.2",
+            ),
         ),
     )
 
@@ -113,7 +118,12 @@ def _traffic() -> tuple[Fault, ...]:
                 "max_prompt_tokens",
                 lambda plan: plan.with_args(max_prompt_tokens=200),
             ),
-            change=("deploy", "deployment/chat-web", "image: chat-web:7.4", "image: chat-web:7.5"),
+            change=(
+                "deploy",
+                "deployment/chat-web",
+                "image: chat-web:7.4",
+                "image: chat-web:7.5",
+            ),
         ),
         Fault(
             "prefix_cache_pollution",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from rca.models.engine import Engine
 from rca.models.gateway import Request
@@ -60,11 +61,12 @@ def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[
         if key not in after or key not in before:
             continue
         high, low = after[key], before[key]
+        nothing = floor
         if key == "queue_mean":
-            floor = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
+            nothing = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
         if not (math.isfinite(high) and math.isfinite(low)):
             continue
-        high, low = max(high, 0.0) + floor, max(low, 0.0) + floor
+        high, low = max(high, 0.0) + nothing, max(low, 0.0) + nothing
         if high > 0 and low > 0:
             found[key] = min(max(math.log(high / low), -LARGEST), LARGEST)
     return found
@@ -173,7 +175,7 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
 
 
 def _pairs(times: Sequence[int]) -> list[tuple[int, int]]:
-    return list(zip(times, times[1:], strict=False))
+    return list(pairwise(times))
 
 
 def _arrivals(every: list[Request]) -> dict[str, float]:

@@ -62,7 +62,9 @@ class Frontend:
     def build_grammar(self, states: int) -> int:
         """States of an automaton for a schema; returns how many transitions there are."""
         self.grammars += 1
-        table = [{(state * 31 + step) % VOCABULARY for step in range(64)} for state in range(states)]
+        table = [
+            {(state * 31 + step) % VOCABULARY for step in range(64)} for state in range(states)
+        ]
         return sum(len(row) for row in table)
 
     def emit(self, output: Sequence[int], logprobs: Sequence[float]) -> int:
@@ -71,7 +73,9 @@ class Frontend:
         text = self._words[output[-1]]
         for _ in range(build.detokenize_repeats):
             window = args.detokenizer_window
-            text = " ".join(self._words[token] for token in (output[-window:] if window else output))
+            text = " ".join(
+                self._words[token] for token in (output[-window:] if window else output)
+            )
         if not logprobs:
             return len(json.dumps({"text": text[-16:], "index": len(output)}))
         if args.response_format == "packed":

@@ -48,7 +48,7 @@ class Traces:
         end_ns = arrival.at_ns + GATEWAY_NS
         span = _span(trace, f"{self._rng.getrandbits(64):016x}", "", "POST /v1/completions")
         span |= _times(arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
-        span["attributes"] = _http("POST", 429) + [_text("tenant.id", arrival.tenant)]
+        span["attributes"] = [*_http("POST", 429), _text("tenant.id", arrival.tenant)]
         resource = _resource("api-gateway", "4.2.0", "api-gateway-0", [span])
         self._lines.append((end_ns, {"resourceSpans": [resource]}))
 
@@ -62,7 +62,7 @@ class Traces:
 def _root(request: Request, trace: str, ids: list[str], end_ns: int) -> Json:
     span = _span(trace, ids[0], "", "POST /v1/completions")
     span |= _times(request.arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
-    span["attributes"] = _http("POST", 200) + [_text("tenant.id", request.arrival.tenant)]
+    span["attributes"] = [*_http("POST", 200), _text("tenant.id", request.arrival.tenant)]
     first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span

@@ -22,11 +22,59 @@ ENGINE_JOB = {"job": "llm-engine", "instance": "llm-engine-0:8000", "pod": "llm-
 GATEWAY_JOB = {"job": "api-gateway", "instance": "api-gateway-0:9090", "pod": "api-gateway-0"}
 _PHASE_NS = 237_000_000  # scrapes do not fall on whole seconds
 
-_TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5)
+_TTFT: tuple[float, ...] = (
+    0.001,
+    0.005,
+    0.01,
+    0.02,
+    0.04,
+    0.06,
+    0.08,
+    0.1,
+    0.25,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+)
 _TTFT += (10.0, 20.0, 40.0, 80.0, 160.0, 640.0, 2560.0)
-_ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5)
+_ITL: tuple[float, ...] = (
+    0.01,
+    0.025,
+    0.05,
+    0.075,
+    0.1,
+    0.15,
+    0.2,
+    0.3,
+    0.4,
+    0.5,
+    0.75,
+    1.0,
+    2.5,
+    5.0,
+    7.5,
+)
 _ITL += (10.0, 20.0, 40.0, 80.0)
-_REQUEST = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0)
+_REQUEST: tuple[float, ...] = (
+    0.3,
+    0.5,
+    0.8,
+    1.0,
+    1.5,
+    2.0,
+    2.5,
+    5.0,
+    10.0,
+    15.0,
+    20.0,
+    30.0,
+    40.0,
+    50.0,
+    60.0,
+)
 _REQUEST += (120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0)
 _TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _STEP = tuple(float(2**power) for power in (0, *range(3, 15)))
@@ -139,7 +187,8 @@ class Metrics:
     def write(self, path: Path) -> None:
         """Write the answer of `query_range` as gzipped JSON."""
         result = [
-            {"metric": dict(labels), "values": values} for labels, values in self._series.items()
+            {"metric": dict(labels), "values": values}
+            for labels, values in self._series.items()
         ]
         answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
         data = json.dumps(answer, separators=(",", ":")).encode()

@@ -169,7 +169,7 @@ class _Recorder:
         seen = Telemetry(from_ns, until_ns, 2 * self.seed)
         with self.bench.worker(self.healthy) as worker:
             engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
-            self._send(engine, seen, self.healthy, 2 * self.seed, engine.now_ns, until_ns)
+            self._send(engine, seen, self.healthy, 2 * self.seed, (engine.now_ns, until_ns))
             engine.run(until_ns)
             seen.write(self.out / "baseline", self.healthy)
             self.bench.profile(engine, self.out / "baseline", self.lengths.profiled_steps)
@@ -185,10 +185,10 @@ class _Recorder:
             worker = stack.enter_context(self.bench.worker(self.healthy))
             engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
             key = 2 * self.seed + 1
-            self._send(engine, seen, self.healthy, key, engine.now_ns, fault_ns)
+            self._send(engine, seen, self.healthy, key, (engine.now_ns, fault_ns))
             engine.run(fault_ns)
             engine = self._switch(engine, seen, stack)
-            self._send(engine, seen, self.faulty, key + 1_000_003, fault_ns, until_ns)
+            self._send(engine, seen, self.faulty, key + 1_000_003, (fault_ns, until_ns))
             engine.run(until_ns)
             seen.write(self.out / "incident", self.faulty)
             self._write_truth(seen, fault_ns, until_ns)
@@ -209,8 +209,9 @@ class _Recorder:
         return engine
 
     def _send(
-        self, engine: Engine, seen: Telemetry, plan: Plan, key: int, begin_ns: int, end_ns: int
+        self, engine: Engine, seen: Telemetry, plan: Plan, key: int, stretch: tuple[int, int]
     ) -> None:
+        begin_ns, end_ns = stretch
         # Traffic goes on while the profiler runs; only a fault's last stretch needs that.
         end_ns += _PROFILED_SECONDS * SECOND if end_ns == seen.until_ns else 0
         admission = admit(plan, arrivals(plan.traffic, key, begin_ns, end_ns))

@@ -16,7 +16,8 @@ from rca.models.kv_cache import BlockPool, chain_hashes
 from rca.models.settings import Plan
 
 
-class Slice(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Slice:
     """Tokens start … start+count of one request, computed in one step."""
 
     request: Request
@@ -153,11 +154,15 @@ class Scheduler:
             cached = self._cached_blocks(request)
             request.computed = len(cached) * self.args.block_size
             left = len(request.tokens) - request.computed
-            if not self.args.enable_chunked_prefill and left > budget and (
-                slices or self.running
+            if (
+                not self.args.enable_chunked_prefill
+                and left > budget
+                and (slices or self.running)
             ):
                 break
-            count = left if not self.args.enable_chunked_prefill else self._piece(request, budget)
+            count = (
+                left if not self.args.enable_chunked_prefill else self._piece(request, budget)
+            )
             self.pool.hold(cached)
             request.blocks = list(cached)
             if not self._grow(request, request.computed + count):

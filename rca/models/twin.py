@@ -67,7 +67,7 @@ class TwinWorker:
         """The line a + b·tokens + c·sequences + d·prompts, and what the build adds."""
         cost = self.cost
         self._steps += 1
-        total = cost.step + cost.token * batch.tokens + cost.sequence * len(batch.slices)
+        total: float = cost.step + cost.token * batch.tokens + cost.sequence * len(batch.slices)
         total += cost.piece * len(batch.prefills)
         sampling = [piece.request for piece in batch.slices if piece.samples]
         extras = self._model_extras(batch) + self._token_extras(sampling)
@@ -110,7 +110,7 @@ class TwinWorker:
 
     def _token_extras(self, sampling: Sequence[Request]) -> float:
         build, args, cost = self.plan.build, self.plan.args, self.cost
-        each = build.syncs_per_token * cost.sync
+        each: float = build.syncs_per_token * cost.sync
         each += _sort_cost(self.plan, cost) + _payload_cost(self.plan, cost)
         each += args.log_lines_per_token * cost.log_line * (0.05 if args.log_buffered else 1.0)
         total = each * len(sampling)

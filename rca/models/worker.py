@@ -99,6 +99,9 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
     """A calibrated model on CUDA where there is one, else on one CPU thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
+    # Collections shall visit what a run makes, not the whole interpreter.
+    gc.collect()
+    gc.freeze()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         made = Runtime(Decoder(config or DecoderConfig(), seed).to(device).eval(), device)
@@ -106,6 +109,7 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
         yield made
     finally:
         torch.set_num_threads(threads)
+        gc.unfreeze()
 
 
 def _full_request(number: int) -> Request:
@@ -142,8 +146,6 @@ class TorchWorker:
         gc.collect()
         _return_free_memory()
         if self.plan.build.collected_objects:
-            # Only this build's own objects shall be visited, not the whole interpreter's.
-            gc.freeze()
             self._objects = [[] for _ in range(self.plan.build.collected_objects)]
             if self.plan.args.gc_freeze:
                 gc.freeze()
@@ -151,9 +153,7 @@ class TorchWorker:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._objects:
-            self._objects = []
-            gc.unfreeze()
+        self._objects = []
         self._history, self._dragged = [], []
         self.frontend.close()
 

@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from rca.errors import ParseError
 from rca.models.settings import SECOND, Plan, Traffic
@@ -21,7 +20,8 @@ _MOONCAKE_BLOCK = 512
 _UNIQUE_GROUP = -1
 
 
-class Arrival(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Arrival:
     """One request as the gateway receives it."""
 
     index: int
@@ -51,12 +51,13 @@ class WorkloadSettings:
 
     def apply(self, plan: Plan) -> Plan:
         """The plan with this traffic, in the model's own scale."""
-        base, changes = plan.traffic, {}
+        base = plan.traffic
+        changes: dict[str, float] = {}
         own = base.prefix_tokens + base.unique_tokens
         if self.shared_share is not None:
             share = min(max(self.shared_share, 0.0), 0.9)
             changes["prefix_tokens"] = int(own * share) // 16 * 16
-            changes["unique_tokens"] = max(16, own - changes["prefix_tokens"])
+            changes["unique_tokens"] = max(16, own - int(changes["prefix_tokens"]))
         if self.prompt_tokens and self.output_tokens:
             ratio = self.output_tokens / self.prompt_tokens
             changes["output_tokens"] = round(min(max(own * ratio, 8), 64))
@@ -77,8 +78,7 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
     rng = random.Random(f"arrivals:{seed}")
     prefixes = [_prefix(group, traffic.prefix_tokens) for group in range(traffic.prefix_groups)]
     weights = [1.0 / (1 + group) ** 0.5 for group in range(traffic.prefix_groups)]
-    index = 0
-    for at_ns in _times(traffic, seed, start_ns, end_ns):
+    for index, at_ns in enumerate(_times(traffic, seed, start_ns, end_ns)):
         # Draws are the same in number for each request, whatever the knobs say: arms of
         # an experiment stay paired.
         draws = [rng.random() for _ in range(6)]
@@ -96,7 +96,6 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
             has_schema=draws[4] < traffic.schema_share,
             retrieval_ns=_retrieval(traffic, rng),
         )
-        index += 1
 
 
 def _times(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[int]:
@@ -187,7 +186,9 @@ def read_mooncake(
                     place=f"line {number}",
                     hint="each line needs timestamp, input_length, output_length",
                 ) from error
-            prompt = _tokens_of(ids, max(1, round(n_input * scale)), block_tokens, scale, number)
+            prompt = _tokens_of(
+                ids, max(1, round(n_input * scale)), block_tokens, scale, number
+            )
             found.append(
                 Arrival(
                     index=len(found),

@@ -1,0 +1,92 @@
+"""What torch is asked to do for a token: operators, GEMM rows, allocations, syncs.
+
+Counts are exact: they do not depend on the machine's load.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from rca.models.arms import start
+from rca.models.engine import Engine
+from rca.models.figures import Recorder
+from rca.models.scheduler import Batch
+from rca.models.settings import Plan
+from rca.models.worker import Runtime, TorchWorker
+
+_GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
+_WARM_STEPS = 20
+_SYNC = "aten::_local_scalar_dense"
+
+
+class _Counter(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.ops = self.gemm_rows = self.allocations = self.syncs = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.name().split(".")[0]
+        self.ops += 1
+        self.syncs += name == _SYNC
+        if name in _GEMM_INPUT:
+            rows = args[_GEMM_INPUT[name]]
+            self.gemm_rows += rows.numel() // rows.shape[-1]
+        self.allocations += _is_new(out, args)
+        return out
+
+
+def _is_new(out: Any, args: Sequence[Any]) -> bool:
+    if not isinstance(out, torch.Tensor):
+        return False
+    address = out.untyped_storage().data_ptr()
+    inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    return all(address != arg.untyped_storage().data_ptr() for arg in inputs)
+
+
+class _Sampled(Recorder):
+    """Counts sampled tokens as well."""
+
+    tokens: int = 0
+
+    def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
+        self.tokens += sum(piece.samples for piece in batch.slices)
+
+
+def _run(engine: Engine, steps: int) -> None:
+    done = 0
+    while done < steps:
+        if engine.step():
+            done += 1
+        elif not engine.skip_to_next_event():
+            return
+
+
+def count(plan: Plan, made: Runtime, seed: int, steps: int = 60) -> dict[str, float]:
+    """Counts per sampled token over `steps` steps of a run."""
+    with TorchWorker(plan, made) as worker:
+        worker.annotate = True  # no reference work in between: it would be counted
+        seen = _Sampled()
+        engine = start(plan, worker, seed, 60.0, seen)
+        _run(engine, _WARM_STEPS)
+        seen.tokens = 0
+        counter = _Counter()
+        with counter:
+            _run(engine, steps)
+        tokens = max(1, seen.tokens)
+    return {
+        "ops_per_token": counter.ops / tokens,
+        "gemm_rows_per_token": counter.gemm_rows / tokens,
+        "allocations_per_token": counter.allocations / tokens,
+        "syncs_per_token": counter.syncs / tokens,
+    }
