@@ -61,7 +61,7 @@ def duration(dur_ns: float | None) -> str:
     """A length of time in the one or two units a person would use."""
     if dur_ns is None or not math.isfinite(dur_ns):
         return "unknown"
-    sign, left = ("−" if dur_ns < 0 else ""), abs(dur_ns)
+    sign, left = ("−" if dur_ns <= -0.5 else ""), abs(dur_ns)
     if left < 60e9:
         return sign + _small_duration(left)
     left = round(left / 1e9) * 1_000_000_000
@@ -77,7 +77,7 @@ def _small_duration(dur_ns: float) -> str:
     for step, unit in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")):
         if dur_ns >= step:
             return f"{number(dur_ns / step)} {unit}"
-    return f"{number(dur_ns)} ns"
+    return f"{number(dur_ns)} ns" if dur_ns >= 0.5 else "0 ns"
 
 
 def size(n_bytes: float | None) -> str:
@@ -104,9 +104,9 @@ def number(value: float | None) -> str:
 
 def percent(share: float | None) -> str:
     """A share of 0 to 1 in per cent."""
-    return (
-        "unknown" if share is None or not math.isfinite(share) else f"{number(share * 100)} %"
-    )
+    if share is None or not math.isfinite(share):
+        return "unknown"
+    return "0 %" if abs(share) < 0.0005 else f"{number(share * 100)} %"
 
 
 def quantity(value: float | None, unit: str) -> str:
@@ -115,11 +115,9 @@ def quantity(value: float | None, unit: str) -> str:
         return "unknown"
     if unit in _SECONDS:
         return duration(value * _SECONDS[unit] * 1e9)
-    if unit in {"bytes", "byte", "B"}:
-        return size(value)
-    if unit in _SHARES:
-        return number(value)
-    if unit in _BARE:
+    if unit.removesuffix("/s") in {"bytes", "byte", "B"}:
+        return size(value) + unit[len(unit.removesuffix("/s")) :]
+    if unit in _BARE or unit in _SHARES:
         return number(value)
     per = unit.removeprefix("1") if unit.startswith("1/") else unit
     return f"{number(value)} {printable(per, 30)}"

@@ -82,16 +82,22 @@ def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
     ]
     for item in felt[:2]:
         yield "", _cite(item), ""
-    why = [e for e in support if e not in felt[:2]][:5]
+    why = _reasons([e for e in support if e not in felt[:2]])
     for position, item in enumerate(why):
         yield "WHY" if position == 0 else "", _cite(item), "bold"
     share = wording.explained(answer)
     if share:
-        sources = ", ".join(
-            dict.fromkeys(printable(p.evidence, 12) for p in answer.attribution)
-        )
+        sources = ", ".join(printable(i, 12) for i in wording.large_parts(answer))
         yield "" if why else "WHY", f"{share}   {sources}", "bold"
     yield from _ruled_out(answer)
+
+
+def _reasons(support: list[Evidence]) -> list[Evidence]:
+    """At most five: the change last, before it what moved, then what stayed as it had to."""
+    changes = [e for e in support if e.direction == "event"][:1]
+    moved = [e for e in support if e.direction not in {"event", "flat"}]
+    still = [e for e in support if e.direction == "flat"]
+    return [*moved, *still][: 5 - len(changes)] + changes
 
 
 def _unknown(case: Case, answer: Answer) -> Iterator[Row]:

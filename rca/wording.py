@@ -88,21 +88,32 @@ def _no_window(found: Window) -> str:
 
 
 def explained(answer: Answer) -> str | None:
-    """How much of the added latency the leading cause accounts for, and what is left over."""
-    lead = answer.leading
-    if lead is None or lead.explained_share is None:
-        return None
+    """Where the added latency went, how much the leading cause accounts for, what is left over."""
     parts = [p for p in answer.attribution if p.part != "residual" and p.share is not None]
-    top = ", ".join(
+    if not parts:
+        return None
+    named = (
         f"{printable(p.part, 40).replace('_', ' ')} {number((p.share or 0) * 100)}"
         for p in parts[:3]
     )
-    rest = next((p for p in answer.attribution if p.part == "residual"), None)
-    text = f"explains {percent(lead.explained_share)} of the added latency"
-    text += f" ({top})" if top else ""
-    return text + (
-        f"; residual {percent(rest.share)}" if rest and rest.share is not None else ""
+    top = ", ".join(named)
+    lead = answer.leading
+    share = lead.explained_share if lead and answer.verdict.status == "diagnosed" else None
+    head = (
+        f"explains {percent(share)} of the added latency"
+        if share is not None
+        else "added latency in %"
     )
+    rest = next((p for p in answer.attribution if p.part == "residual"), None)
+    left = f"; residual {percent(rest.share)}" if rest and rest.share is not None else ""
+    return f"{head} ({top}){left}" if share is not None else f"{head}: {top}{left}"
+
+
+def large_parts(answer: Answer) -> tuple[str, ...]:
+    """Evidence ids of the parts that `explained` speaks of, and of the residual."""
+    named = [p for p in answer.attribution if p.part != "residual" and p.share is not None][:3]
+    rest = [p for p in answer.attribution if p.part == "residual"]
+    return tuple(dict.fromkeys(p.evidence for p in [*named, *rest]))
 
 
 def against(answer: Answer, other: Hypothesis) -> list[Evidence]:

@@ -55,7 +55,10 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
     text = written(case_builder.diagnosed(), tmp_path)
     assert text.startswith("# vllm: KV cache pool is too small\n")
     assert "**Cause.** kv_pool_too_small (config), confidence 0.93" in text
-    assert "SEV1 proposed: 99.6 % of the requests were slow or failed (I3)" in text
+    assert (
+        "SEV1 proposed: 99.6 % of the requests took longer than the objective's 2 s (0 % when healthy) (I3)"
+        in text
+    )
     assert (
         "| 276 recorded requests arrived in the window (275 when healthy) | [I1](#i1) |" in text
     )

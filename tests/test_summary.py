@@ -12,7 +12,7 @@ from rich.console import Console
 
 from rca.case import Case
 from rca.errors import CaseError
-from rca.plain import duration, factor, moment, number, printable, quantity, size
+from rca.plain import duration, factor, moment, number, percent, printable, quantity, size
 from rca.summary import render
 
 
@@ -153,6 +153,9 @@ def test_numbers_and_times() -> None:
     assert size(1_900_000_000) == "1.9 GB"
     assert quantity(6.84, "s") == "6.84 s"
     assert quantity(3.4, "1/s") == "3.4 /s"
+    assert quantity(2.5e6, "bytes/s") == "2.5 MB/s"
+    assert quantity(0.58, "ratio") == "0.58"
+    assert [percent(v) for v in (0.813, 1e-16, None)] == ["81.3 %", "0 %", "unknown"]
     assert factor(1.6487, 1.5, 1.8) == "×5.2 [4.48–6.05]"
     assert factor(None) == ""
     assert moment(case_builder.START) == "2026-01-31 02:17:15"

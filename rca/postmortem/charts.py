@@ -18,6 +18,7 @@ from rca.plain import printable
 _INK, _GREY, _SHADE, _ACCENT = "#222222", "#8a8a8a", "#f3dede", "#b3261e"
 _WIDTH = 640
 _MAX_SIGNALS = 5
+_MINUTES_SUFFICE_NS = 600_000_000_000
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,8 @@ def _panel(case: Case, answer: Answer, item: Evidence) -> Any:
     import altair as alt
 
     rows = [{"at": ts // 1_000_000, "value": value} for ts, value in points]
-    x = alt.X("at:T", scale=alt.Scale(type="utc"), title=None, axis=alt.Axis(format="%H:%M:%S"))
+    clock = "%H:%M" if points[-1][0] - points[0][0] > _MINUTES_SUFFICE_NS else "%H:%M:%S"
+    x = alt.X("at:T", scale=alt.Scale(type="utc"), title=None, axis=alt.Axis(format=clock))
     title = f"{wording.label(item)} ({item.unit})" if item.unit else wording.label(item)
     line = alt.Chart(alt.InlineData(values=rows)).mark_line(color=_INK, strokeWidth=1.3)
     layers = [

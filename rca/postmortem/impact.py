@@ -77,22 +77,19 @@ def measure(case: Case, window: Window) -> list[Figure]:
 
 
 def propose_severity(figures: list[Figure], slowdown: float | None) -> Severity:
-    """SEV1 to SEV3 from the share of requests that failed or were slow, else from the slowdown."""
-    shares = [
-        (f.observed, f.id)
-        for f in figures
-        if f.observed is not None and f.name in {"failed", "slow"}
-    ]
-    worst, cited = max(shares, default=(None, ""))
-    if worst is not None:
-        level = "SEV1" if worst >= 0.5 else "SEV2" if worst >= 0.1 else "SEV3"
-        return Severity(
-            level, f"{percent(worst)} of the requests were slow or failed ({cited})"
+    """SEV1 to SEV3: the worse of what more requests failed or were slow, and how much slower they were."""
+    found = [(3, "little of it reached users, as far as the recordings show")]
+    for figure in figures:
+        if figure.name in {"failed", "slow"} and figure.observed is not None:
+            more = figure.observed - (figure.reference or 0.0)
+            level = 1 if more >= 0.5 else 2 if more >= 0.1 else 3
+            found.append((level, f"{figure.text} ({figure.id})"))
+    if slowdown is not None:
+        found.append(
+            (1 if slowdown >= 10 else 2 if slowdown >= 3 else 3, f"latency ×{number(slowdown)}")
         )
-    if slowdown is None:
-        return Severity("SEV3", "no figure of the impact is in the recordings")
-    level = "SEV1" if slowdown >= 10 else "SEV2" if slowdown >= 3 else "SEV3"
-    return Severity(level, f"latency ×{number(slowdown)}")
+    level, because = min(found, key=lambda f: f[0])
+    return Severity(f"SEV{level}", because)
 
 
 def objective_ns(slo: str | None) -> int | None:

@@ -22,6 +22,8 @@ from rca.postmortem.chronicle import (
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 
 _CONTRIBUTES = 0.1
+_NAMED = 0.01
+_ALWAYS_NAMED = 5
 _STILL = {"event", "flat"}
 
 
@@ -183,8 +185,15 @@ def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
         said.append(Said(f"Users felt it as: {wording.movement(symptom)}.", (symptom.id,)))
     share_told = wording.explained(answer)
     if share_told:
-        cites = tuple(dict.fromkeys(p.evidence for p in answer.attribution))
-        said.append(Said(f"{lead.cause} {share_told}.", cites))
+        cites = wording.large_parts(answer)
+        said.append(
+            Said(
+                f"{lead.cause} {share_told}."
+                if lead.explained_share
+                else f"{share_told.capitalize()}.",
+                cites,
+            )
+        )
     return said
 
 
@@ -219,7 +228,9 @@ def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
         if other is answer.leading and answer.verdict.status == "diagnosed":
             continue
         contrary = wording.against(answer, other)
-        if bool(contrary) != decided:
+        if bool(contrary) != decided or (
+            other.confidence < _NAMED and other.rank > _ALWAYS_NAMED
+        ):
             continue
         why = wording.because(answer, other)
         head = f"{other.cause}, confidence {other.confidence:.2f}"
