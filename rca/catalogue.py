@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -98,6 +99,31 @@ def load(extra: Path | None = None) -> dict[str, Cause]:
             if other.cause not in causes:
                 raise CauseError(f"unknown cause {other.cause!r}", path=cause.id, place="lookalike")
     return dict(sorted(causes.items()))
+
+
+def describe(causes: dict[str, Cause], key: str) -> dict[str, Any]:
+    """One cause as plain values.
+
+    Raises:
+        CauseError: No cause has this id or alias; names the nearest.
+    """
+    cause = causes.get(key) or next((c for c in causes.values() if key in c.aliases), None)
+    if cause is None:
+        near = get_close_matches(key, causes, n=1)
+        hint = f"did you mean {near[0]}?" if near else "rca causes lists them"
+        raise CauseError(f"no cause is called {key!r}", hint=hint)
+    sides = {"up": 1, "down": -1, "flat": 0}
+    return {
+        "id": cause.id, "class": cause.cls, "title": cause.title, "definition": cause.definition,
+        "aliases": list(cause.aliases), "reproducible": cause.reproducible,
+        "signature": {
+            name: [r for r, (sign, _) in cause.expected.items() if sign == value]
+            for name, value in sides.items()
+        },
+        "lookalikes": [asdict(x) for x in cause.lookalikes],
+        "fixes": [asdict(x) for x in cause.fixes],
+        "references": list(cause.references),
+    }  # fmt: skip
 
 
 def _shipped() -> Iterable[tuple[str, str]]:

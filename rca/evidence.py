@@ -25,8 +25,17 @@ FLAT = 0.25
 KEPT_UNKNOWN = 20
 _RESAMPLES = 300
 _MIN_POINTS = 3
-_FLOORS = {"ratio": 0.01, "%": 1.0, "s": 1e-5, "requests": 0.3, "1/s": 0.02, "requests/s": 0.05, "per scrape": 0.02}
+_FLOORS = {
+    "ratio": 0.01,
+    "%": 1.0,
+    "s": 1e-5,
+    "requests": 0.3,
+    "1/s": 0.02,
+    "requests/s": 0.05,
+    "per scrape": 0.02,
+}
 _SHARE_FLOOR = 0.05
+_BLOCKS = 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +86,15 @@ def gather(case: Case) -> None:
     groups = [m for s in load(case, spans=True) if (m := measure(s, span))]
     _write_suspects(case, moves, groups)
     rows = [_row(m, span) for m in _kept(moves)] + _change_rows(case)
-    rows.sort(key=lambda r: (-abs(r["strength"]), r["source"], r["role"] or "", r["subject"], r["service"] or ""))
+    rows.sort(
+        key=lambda r: (
+            -abs(r["strength"]),
+            r["source"],
+            r["role"] or "",
+            r["subject"],
+            r["service"] or "",
+        )
+    )
     for number, row in enumerate(rows, start=1):
         row["id"] = f"E{number}"
     if rows:
@@ -98,7 +115,9 @@ def measure(signal: Signal, span: Span) -> Move | None:
     incident side stands for the incident whenever it was made.
     """
     capture = signal.source in ("torch_profiler", "gpu")
-    observed = signal.incident if capture else signal.incident.between(span.start_ns, span.end_ns)
+    observed = (
+        signal.incident if capture else signal.incident.between(span.start_ns, span.end_ns)
+    )
     fewest = 1 if capture else _MIN_POINTS
     if len(observed.ts_ns) < fewest:
         return None
@@ -117,19 +136,37 @@ def measure(signal: Signal, span: Span) -> Move | None:
 
 
 def strength(signal: Signal, reference: Points, observed: Points) -> float:
-    """g = tanh(z / 4) × |Cliff's delta|, from -1 to 1."""
-    before, after = reference.values, observed.values
+    """g = tanh(z / 4) × |Cliff's delta|, from -1 to 1; for rare events by their numbers alone.
+
+    Points are pooled into some twenty blocks of neighbours first: the question is whether the
+    level moved, and single requests overlap whatever the level does.
+    """
+    known = meanings().get(signal.role)
+    if known and known.events:
+        return float(np.tanh(poisson_z(reference, observed) / 4.0))
+    size = max(1, min(len(reference.ts_ns), len(observed.ts_ns)) // _BLOCKS)
+    before, after = reference.blocks(size).values, observed.blocks(size).values
     centre = float(np.mean(before)) if len(before) < 20 else float(np.median(before))
     spread = max(
         1.4826 * float(np.median(np.abs(before - np.median(before)))),
         0.5 * float(np.std(before)),
         _floor(signal, centre),
     )
-    shift = (reference_free_centre(after) - reference_free_centre(before)) / spread
+    shift = (trimmed_mean(after) - trimmed_mean(before)) / spread
     return float(np.tanh(shift / 4.0)) * abs(cliffs_delta(before, after))
 
 
-def reference_free_centre(values: Values) -> float:
+def poisson_z(reference: Points, observed: Points) -> float:
+    """Deviation of an event count from what the reference's rate lets expect (Anscombe's root)."""
+    seconds_before, seconds_after = float(reference.den.sum()), float(observed.den.sum())
+    if not seconds_before or not seconds_after:
+        return 0.0
+    share = seconds_after / seconds_before
+    root = np.sqrt(float(observed.num.sum()) + 0.375), np.sqrt(share * (float(reference.num.sum()) + 0.375))
+    return float(2.0 * (root[0] - root[1]) / np.sqrt(1.0 + share))
+
+
+def trimmed_mean(values: Values) -> float:
     """Mean without the outer tenths on both sides."""
     if len(values) < 10:
         return float(np.mean(values))
@@ -142,7 +179,7 @@ def _floor(signal: Signal, centre: float) -> float:
     least = _FLOORS.get(known.unit, 0.0) if known else 0.0
     if known and known.unit == "per matrix multiplication":
         least = 0.02
-    return max(_SHARE_FLOOR * abs(centre), least, 1e-12)
+    return max((known.spread if known else _SHARE_FLOOR) * abs(centre), least, 1e-12)
 
 
 def cliffs_delta(before: Values, after: Values) -> float:
@@ -234,7 +271,11 @@ def _sql(move: Move, span: Span) -> str:
     )
     where = " AND ".join(
         f"{column} = {quoted(value)}"
-        for column, value in (("source", signal.source), ("role", signal.role), ("service", signal.service))
+        for column, value in (
+            ("source", signal.source),
+            ("role", signal.role),
+            ("service", signal.service),
+        )
     )
     return (
         f"SELECT sum(num) FILTER ({outside}) / sum(den) FILTER ({outside}) AS reference,\n"
@@ -259,11 +300,23 @@ def _change_rows(case: Case) -> list[dict[str, Any]]:
         what = " → ".join(printable(x, 80) for x in (before, after) if x)
         rows.append(
             {
-                "source": "change", "role": "change", "service": None, "subject": key,
+                "source": "change",
+                "role": "change",
+                "service": None,
+                "subject": key,
                 "statement": f"{printable(kind, 20)} of {printable(subject, 80)}: {what or 'no detail'}",
-                "unit": "event", "direction": "event", "reference": None, "observed": None, "effect": None,
-                "effect_low": None, "effect_high": None, "strength": 0.0, "n_reference": 0,
-                "n_observed": 1, "onset_ns": ts_ns, "seed": None,
+                "unit": "event",
+                "direction": "event",
+                "reference": None,
+                "observed": None,
+                "effect": None,
+                "effect_low": None,
+                "effect_high": None,
+                "strength": 0.0,
+                "n_reference": 0,
+                "n_observed": 1,
+                "onset_ns": ts_ns,
+                "seed": None,
                 "sql": "SELECT NULL AS reference, NULL AS observed, 0 AS n_reference, count(*) AS n_observed\n"
                 f"FROM change\nWHERE id = {quoted(key)} AND ts_ns = {ts_ns}",
             }  # fmt: skip
@@ -277,7 +330,11 @@ _SPREAD_FLOOR = 0.01
 def _write_suspects(case: Case, moves: Sequence[Move], groups: Sequence[Move]) -> None:
     """Services and metrics by how far they left their own range, whatever they are."""
     scored = [
-        (rank_score(m), m.signal.service, m.signal.subject or m.signal.role.removeprefix("metric:"))
+        (
+            rank_score(m),
+            m.signal.service,
+            m.signal.subject or m.signal.role.removeprefix("metric:"),
+        )
         for m in _distinct([*moves, *groups])
         if m.signal.role != "span_time"
     ]
@@ -302,4 +359,14 @@ def rank_score(move: Move) -> float:
     return abs(float(np.median(after)) - centre) / spread
 
 
-__all__ = ["FLAT", "Move", "Span", "cliffs_delta", "gather", "interval", "measure", "quoted", "strength"]
+__all__ = [
+    "FLAT",
+    "Move",
+    "Span",
+    "cliffs_delta",
+    "gather",
+    "interval",
+    "measure",
+    "quoted",
+    "strength",
+]

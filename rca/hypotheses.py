@@ -28,6 +28,7 @@ from rca.catalogue import Cause, load
 FLAT = 0.25
 _ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _ENGINE_WORDS = re.compile(r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE)
+_BUILD_WORDS = re.compile(r"image|version|digest|build|sha256|v?[0-9]+\.[0-9]+", re.IGNORECASE)
 _TRAFFIC_WORDS = re.compile(r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE)
 
 
@@ -81,12 +82,23 @@ def rank(case: Case, extra_causes: Path | None = None) -> None:
     observed = observe(case)
     changes = _changes(case)
     half_life = _half_life(case)
-    scored = [score(c, observed, changes, half_life) for c in causes.values()]
+    slow = _slow_dependencies(case)
+    scored = [score(c, observed, changes, half_life, slow) for c in causes.values()]
     scored.sort(key=lambda s: (-s.score, s.cause.id))
     calibrate(scored)
     kept = [s for s in scored if s.score > 0.05][:12]
-    rows = [_row(i + 1, s, scored, observed) for i, s in enumerate(kept or scored[:3])]
+    shares = case.rows("SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL")
+    rows = [_row(i + 1, s, scored, observed, shares) for i, s in enumerate(kept or scored[:3])]
     case.insert("hypothesis", pl.DataFrame(rows, infer_schema_length=None))
+    _record_guard(case, scored[0], observed)
+
+
+def _record_guard(case: Case, best: Scored, observed: dict[str, Observed]) -> None:
+    """Whether the best cause may carry a rollback: fit well, and the strongest moves explained."""
+    passed = best.score >= settings()["guard_score"] and explains_strongest(best, observed)
+    case.execute("DELETE FROM provenance WHERE key = 'guard'")
+    row = {"key": "guard", "value": "passed" if passed else "not passed"}
+    case.insert("provenance", pl.DataFrame([row]))
 
 
 def observe(case: Case) -> dict[str, Observed]:
@@ -110,7 +122,25 @@ def observe(case: Case) -> dict[str, Observed]:
     return found
 
 
-def score(cause: Cause, observed: dict[str, Observed], changes: Sequence[Change], half_life_s: float) -> Scored:
+def _slow_dependencies(case: Case) -> frozenset[str]:
+    """Services whose calls have become slow, as their callers or their spans say."""
+    return frozenset(
+        service
+        for (service,) in case.rows(
+            "SELECT DISTINCT service FROM evidence WHERE strength >= ? AND service IS NOT NULL "
+            "AND role IN ('dependency_time', 'downstream_latency', 'downstream_errors', 'network_gap')",
+            (FLAT,),
+        )
+    )
+
+
+def score(
+    cause: Cause,
+    observed: dict[str, Observed],
+    changes: Sequence[Change],
+    half_life_s: float,
+    slow: frozenset[str] = frozenset(),
+) -> Scored:
     """Agreement of the evidence with one cause; 1 is perfect, 0 says nothing."""
     numbers = settings()
     result = Scored(cause, 0.0)
@@ -129,7 +159,7 @@ def score(cause: Cause, observed: dict[str, Observed], changes: Sequence[Change]
         if _unexplained(role, seen, cause, numbers):
             total -= numbers["unexplained"] * abs(seen.strength)
             result.contradicting.append(seen.id)
-    result.change, fit = _best_change(cause, changes, half_life_s)
+    result.change, fit = _best_change(cause, changes, half_life_s, slow)
     result.score = total / weights + numbers["change"] * fit
     if not _has_required(cause, observed):
         result.score = min(result.score, numbers["unknown_score"] * 0.8)
@@ -196,36 +226,41 @@ def _half_life(case: Case) -> float:
     return float(min(numbers["change_half_life_s"], share) or numbers["change_half_life_s"])
 
 
-def _best_change(cause: Cause, changes: Iterable[Change], half_life_s: float) -> tuple[Change | None, float]:
+def _best_change(
+    cause: Cause, changes: Iterable[Change], half_life_s: float, slow: frozenset[str]
+) -> tuple[Change | None, float]:
     """The change that fits best and how well, 0 to 1."""
     best, most = None, 0.0
     for change in changes:
-        fit = _fit(cause, change) * math.pow(0.5, change.age_s / half_life_s)
+        fit = _fit(cause, change, slow) * math.pow(0.5, change.age_s / half_life_s)
         if fit > most + 1e-9:
             best, most = change, fit
     return best, most
 
 
-def _fit(cause: Cause, change: Change) -> float:
+def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> float:
     mark = cause.change
     if mark.kinds and change.kind not in mark.kinds:
         return 0.0
-    concerned = _concerns(mark.concerns, change)
+    concerned = _concerns(mark.concerns, change, slow)
     if not concerned:
         return 0.0
     if mark.words.search(change.text):
         return 1.0
     # A new build of the engine may hold any regression, and says nothing of which.
-    return 0.5 if cause.cls == "code-regression" and change.kind == "deploy" and mark.concerns == "engine" else 0.0
+    new_build = change.kind == "deploy" and _BUILD_WORDS.search(change.text)
+    return 0.5 if new_build and cause.cls == "code-regression" and mark.concerns == "engine" else 0.0
 
 
-def _concerns(whom: str, change: Change) -> bool:
+def _concerns(whom: str, change: Change, slow: frozenset[str]) -> bool:
     engine = bool(_ENGINE_WORDS.search(change.subject))
     if whom == "engine":
         return engine
     if whom == "traffic":
         return bool(_TRAFFIC_WORDS.search(change.subject)) and not engine
-    if whom in ("dependency", "other"):
+    if whom == "dependency":
+        return any(name in change.subject for name in slow)
+    if whom == "other":
         return not engine
     return True
 
@@ -250,7 +285,27 @@ def explains_strongest(one: Scored, observed: dict[str, Observed]) -> bool:
     return all(o.role in spoken for o in moved[:2])
 
 
-def _row(number: int, one: Scored, scored: Sequence[Scored], observed: dict[str, Observed]) -> dict[str, Any]:
+def explained_share(cause: Cause, shares: Sequence[tuple[str, float]]) -> float | None:
+    """Share of the added latency in the parts that the cause makes longer, None without parts."""
+    if not shares:
+        return None
+    makes = {r for r, (sign, _) in cause.expected.items() if sign}
+    table = settings()["part_roles"]
+    total = sum(
+        share
+        for part, share in shares
+        if share > 0 and makes & set(table["calls" if part.startswith("calls of ") else part])
+    )
+    return min(total, 1.0)
+
+
+def _row(
+    number: int,
+    one: Scored,
+    scored: Sequence[Scored],
+    observed: dict[str, Observed],
+    shares: Sequence[tuple[str, float]],
+) -> dict[str, Any]:
     rivals = [s for s in scored if s is not one][:3]
     gap = sum(w for _, w in one.missing)
     have = sum(w for r, (sign, w) in one.cause.expected.items() if sign and r in observed)
@@ -261,7 +316,7 @@ def _row(number: int, one: Scored, scored: Sequence[Scored], observed: dict[str,
     ids = _by_weight(one, observed) + ([one.change.evidence] if one.change else [])
     return {
         "rank": number, "cause": one.cause.id, "class": one.cause.cls, "score": one.score,
-        "confidence": one.confidence, "explained_share": None, "evidence": json.dumps(ids),
+        "confidence": one.confidence, "explained_share": explained_share(one.cause, shares), "evidence": json.dumps(ids),
         "contradicting": json.dumps(one.contradicting),
         "competitors": json.dumps([_rivalry(one, r, observed) for r in rivals]),
         "missing": json.dumps(missing), "change_id": one.change.id if one.change else None,

@@ -136,7 +136,30 @@ def _ingest_file(case: Case, file: BundleFile) -> None:
         source_id = int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         sink = CaseSink(case, source_id)
         known_format.read(file.path, sink)
+        _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
+
+
+_MAX_CONFIG_BYTES = 1_000_000
+
+
+def _keep_config(sink: CaseSink, file: BundleFile, known: Format) -> None:
+    """Keep the text of a configuration file: fixes are patches against it."""
+    if known.kind != "config" or file.path.stat().st_size > _MAX_CONFIG_BYTES:
+        return
+    try:
+        text = file.path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return
+    row = {"path": _path_in_bundle(file.name), "text": text}
+    sink.case.insert("config_file", pl.DataFrame([row]), source_id=sink.source_id)
+
+
+def _path_in_bundle(name: str) -> str:
+    """The path below incident/ or baseline/, else the file's name."""
+    parts = name.replace("!", "/").split("/")
+    sides = [i for i, p in enumerate(parts) if p in ("incident", "baseline")]
+    return "/".join(parts[sides[-1] + 1 :]) if sides else parts[-1]
 
 
 def _write_source(

@@ -41,6 +41,14 @@ class Points(NamedTuple):
         """The points in [start_ns, end_ns]."""
         return self.pick((self.ts_ns >= start_ns) & (self.ts_ns <= end_ns))
 
+    def blocks(self, size: int) -> Points:
+        """Neighbouring points pooled, `size` at a time; what is left over joins the last block."""
+        if size <= 1:
+            return self
+        starts = np.arange(0, len(self.ts_ns) - size + 1, size)
+        num, den = np.add.reduceat(self.num, starts), np.add.reduceat(self.den, starts)
+        return Points(self.ts_ns[starts], num, den)
+
     def pooled(self) -> float:
         """Value over all points, NaN when there are none."""
         total = float(self.den.sum())
@@ -88,11 +96,18 @@ class Signal:
 
 
 class Meaning(NamedTuple):
-    """What a role says."""
+    """What a role says.
+
+    Attributes:
+        events: Whether it counts rare events, to be judged by their number.
+        spread: Share of its level that it strays by without any cause.
+    """
 
     meaning: str
     unit: str
     layer: str
+    events: bool = False
+    spread: float = 0.05
 
 
 @cache
@@ -105,7 +120,8 @@ def meanings() -> dict[str, Meaning]:
         table = tomllib.loads(files("rca").joinpath(name).read_text(encoding="utf-8"))
         for role, row in table.items():
             unit, layer = row.get("unit", "per matrix multiplication"), row.get("layer", "code")
-            found[role] = Meaning(row["meaning"], unit, layer)
+            events, spread = row.get("events", False), row.get("spread", 0.05)
+            found[role] = Meaning(row["meaning"], unit, layer, events, spread)
     return found
 
 
@@ -118,7 +134,7 @@ def load(case: Case, *, spans: bool = False) -> list[Signal]:
     rows = case.sql(
         f"""
         SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
-        FROM {'span_signal' if spans else 'signal_value'}
+        FROM {"span_signal" if spans else "signal_value"}
         WHERE {wanted} AND num IS NOT NULL AND den > 0 AND isfinite(num)
         ORDER BY source, role, service, subject, part, ts_ns
         """
@@ -132,7 +148,12 @@ def _grouped(rows: pl.DataFrame) -> Iterator[Signal]:
         sides = {side[0]: part for side, part in group.group_by(("part",), maintain_order=True)}
         source, role, service, subject = (str(k) for k in key)
         yield Signal(
-            source, role, service, subject, _points(sides.get("incident")), _points(sides.get("baseline"))
+            source,
+            role,
+            service,
+            subject,
+            _points(sides.get("incident")),
+            _points(sides.get("baseline")),
         )
 
 

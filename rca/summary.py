@@ -147,9 +147,9 @@ def _missing(answer: Answer) -> Iterator[Row]:
     for position, gap in enumerate(answer.gaps[:4]):
         text = printable(gap.statement, 240)
         if gap.would_decide:
-            text += f" It would decide: {printable(gap.would_decide, 160)}."
+            text += f" ({printable(gap.would_decide, 160)})"
         if gap.record:
-            text += f" Record it with: {printable(gap.record, 200)}"
+            text += f" · record it: {printable(gap.record, 200)}"
         yield "MISSING" if position == 0 else "", text, "bold"
     if effect:
         yield "" if answer.gaps else "MISSING", f"what no recording shows {effect}", "bold"

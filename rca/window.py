@@ -29,6 +29,8 @@ SELF_FACTOR = 1.3
 MIN_RATIO = 1.12
 """A latency must have grown by this factor, both against the reference and against the lead-in."""
 _MAX_BINS = 4000
+_FEWEST_BINS = 20
+_REQUESTS_A_BIN = 8
 _Grid = tuple[Values, Values]
 """Values and numbers of observations, bin by bin."""
 _LATENCY_FLOOR = 0.06
@@ -74,7 +76,9 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
 
 def _is_symptom(signal: Signal) -> bool:
     known = meanings().get(signal.role)
-    return known is not None and known.layer == "symptom" and signal.source in ("metrics", "trace")
+    return (
+        known is not None and known.layer == "symptom" and signal.source in ("metrics", "trace")
+    )
 
 
 def find(symptoms: Sequence[Signal]) -> Scan:
@@ -86,7 +90,9 @@ def find(symptoms: Sequence[Signal]) -> Scan:
     else:
         references = _quiet_references(symptoms, start, step, bins)
     levels = [values for values, _ in references]
-    score = _score(symptoms, levels, [s.incident.counted_on_grid(start, step, bins) for s in symptoms])
+    score = _score(
+        symptoms, levels, [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
+    )
     own = max(_own_sum(symptoms, references), 0.0)
     threshold = max(MIN_SUM, SELF_FACTOR * own) * (1.0 if with_baseline else 1.5)
     found = []
@@ -103,10 +109,28 @@ def _grid(symptoms: Sequence[Signal]) -> tuple[int, int, int]:
     """Start, step and number of bins: the metrics' own step, or one that puts requests into bins."""
     times = [s.incident.ts_ns for s in symptoms]
     start, end = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
-    steps = [int(np.median(np.diff(s.incident.ts_ns))) for s in symptoms if s.source == "metrics" and len(s.incident.ts_ns) > 2]
+    steps = [
+        int(np.median(np.diff(s.incident.ts_ns)))
+        for s in symptoms
+        if s.source == "metrics" and len(s.incident.ts_ns) > 2
+    ]
     step = int(np.median(steps)) if steps else (end - start) // 60
     step = max(step, 1_000_000_000, (end - start) // _MAX_BINS + 1)
+    step *= _widening(symptoms, start, step, (end - start) // step + 1)
     return start - step // 2, step, int((end - start) // step) + 2
+
+
+def _widening(symptoms: Sequence[Signal], start: int, step: int, bins: int) -> int:
+    """How many steps make one bin, so that a mean latency rests on enough requests."""
+    counts = [
+        s.incident.counted_on_grid(start, step, int(bins))[1]
+        for s in symptoms
+        if s.role in ("e2e_latency", "gateway_latency", "ttft")
+    ]
+    if not counts:
+        return 1
+    typical = float(np.median([np.median(c[c > 0]) for c in counts if (c > 0).any()] or [np.inf]))
+    return int(min(max(1, np.ceil(_REQUESTS_A_BIN / typical)), max(1, bins // _FEWEST_BINS)))
 
 
 def _side_grid(points: Points, step: int) -> _Grid:
@@ -122,7 +146,9 @@ def _side_grid(points: Points, step: int) -> _Grid:
     return grid[known], counts[known]
 
 
-def _quiet_references(symptoms: Sequence[Signal], start: int, step: int, bins: int) -> list[_Grid]:
+def _quiet_references(
+    symptoms: Sequence[Signal], start: int, step: int, bins: int
+) -> list[_Grid]:
     """Without a baseline: the third of the time in which latency was lowest, as one stretch."""
     counted = [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
     grids = [grid for grid, _ in counted]
@@ -161,7 +187,9 @@ def _z(signal: Signal, reference: Values, values: Values, counts: Values) -> Val
     return (_scaled(signal, values) - centre) / np.maximum(spread, chance)
 
 
-def _score(symptoms: Sequence[Signal], references: Sequence[Values], grids: Sequence[_Grid]) -> Values:
+def _score(
+    symptoms: Sequence[Signal], references: Sequence[Values], grids: Sequence[_Grid]
+) -> Values:
     """One score for each bin: the mean of the strongest third of the roles, 0 to 1, smoothed."""
     by_role: dict[str, Values] = {}
     for signal, reference, (grid, counts) in zip(symptoms, references, grids, strict=True):
@@ -243,7 +271,12 @@ def _merged(found: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]
 
 
 def _matters(
-    symptoms: Sequence[Signal], references: Sequence[Values], start: int, step: int, first: int, last: int
+    symptoms: Sequence[Signal],
+    references: Sequence[Values],
+    start: int,
+    step: int,
+    first: int,
+    last: int,
 ) -> bool:
     """Whether a latency or an error rate moved by more than a trifle, against all that is healthy."""
     low, high = start + first * step, start + (last + 1) * step
@@ -269,7 +302,9 @@ def _hint(settings: dict[str, Any]) -> tuple[int, int] | None:
         return None
     start, end = (_moment(incident[key], key) for key in ("start", "end"))
     if end <= start:
-        raise BundleError("incident ends before it starts", path="bundle.toml", place="[incident]")
+        raise BundleError(
+            "incident ends before it starts", path="bundle.toml", place="[incident]"
+        )
     return start, end
 
 
@@ -278,10 +313,18 @@ def _moment(value: Any, key: str) -> int:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError as error:
         raise BundleError(
-            f"{value!r} is no time", path="bundle.toml", place=f"incident.{key}", hint="write 2026-05-01T02:17:00Z"
+            f"{value!r} is no time",
+            path="bundle.toml",
+            place=f"incident.{key}",
+            hint="write 2026-05-01T02:17:00Z",
         ) from error
     if moment.tzinfo is None:
-        raise BundleError("time without a zone", path="bundle.toml", place=f"incident.{key}", hint="add Z for UTC")
+        raise BundleError(
+            "time without a zone",
+            path="bundle.toml",
+            place=f"incident.{key}",
+            hint="add Z for UTC",
+        )
     seconds = int(moment.replace(microsecond=0).timestamp())
     return seconds * 1_000_000_000 + moment.microsecond * 1000
 
@@ -309,11 +352,11 @@ def _write(
     case.insert("incident_window", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _write_none(case: Case, status: str, note: str, slo: str | None, scan: Scan | None = None) -> None:
+def _write_none(
+    case: Case, status: str, note: str, slo: str | None, scan: Scan | None = None
+) -> None:
     row = {
         "id": 1, "status": status, "detected_by": "scan", "slo": slo, "note": note,
         "score": scan.best if scan else None, "threshold": scan.threshold if scan else None,
     }  # fmt: skip
     case.insert("incident_window", pl.DataFrame([row]))
-
-

@@ -35,6 +35,9 @@ class Worker(Protocol):
     def memory_bytes(self) -> int:
         """Resident memory of the process."""
 
+    def live_bytes(self) -> int:
+        """Memory that is held on purpose."""
+
     def collections(self) -> Sequence[int]:
         """Garbage collections so far, by generation."""
 

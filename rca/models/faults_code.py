@@ -19,7 +19,7 @@ def _memory() -> tuple[Fault, ...]:
             "code-regression",
             "retained_tensors_per_step",
             apply=lambda plan, dose, seconds: plan.with_build(
-                retained_tensors_per_step=dose * 120.0 / seconds
+                retained_tensors_per_step=dose * 30.0 / seconds
             ),
             moves={"memory_growth": 1},
             timing=("itl_p50", "e2e_p50"),
@@ -104,7 +104,7 @@ def _host() -> tuple[Fault, ...]:
             "code-regression",
             "collected_objects",
             apply=lambda plan, dose, _s: plan.with_build(
-                collected_objects=round(400_000 * dose)
+                collected_objects=round(300_000 * dose)
             ),
             moves={"full_collections_per_step": 1},
             timing=("itl_p99",),

@@ -12,7 +12,7 @@ def config_faults() -> tuple[Fault, ...]:
 
 
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
-    blocks = round(plan.args.num_gpu_blocks / (1 + 5.4 * dose))
+    blocks = round(plan.args.num_gpu_blocks / (1 + 3.6 * dose))
     return plan.with_args(num_gpu_blocks=max(44, blocks))
 
 
@@ -75,14 +75,14 @@ def _batching() -> tuple[Fault, ...]:
             "config",
             "max_num_batched_tokens",
             apply=lambda plan, dose, _s: plan.with_args(
-                max_num_batched_tokens=round(plan.args.max_num_batched_tokens * (1 + 31 * dose))
+                max_num_batched_tokens=round(plan.args.max_num_batched_tokens * (1 + 5 * dose))
             ),
             moves={"tokens_per_step": 1},
             timing=("itl_p99",),
             fix=Remedy(
-                "one prompt gets at most 48 tokens a step",
+                "one prompt gets at most 24 tokens a step",
                 "long_prefill_token_threshold",
-                lambda plan: plan.with_args(long_prefill_token_threshold=48),
+                lambda plan: plan.with_args(long_prefill_token_threshold=24),
             ),
         ),
         Fault(
@@ -91,7 +91,7 @@ def _batching() -> tuple[Fault, ...]:
             "max_num_batched_tokens",
             apply=lambda plan, dose, _s: plan.with_args(
                 max_num_batched_tokens=max(
-                    4, round(plan.args.max_num_batched_tokens / (1 + 6 * dose))
+                    4, round(plan.args.max_num_batched_tokens / (1 + 2 * dose))
                 )
             ),
             moves={"tokens_per_step": -1},
@@ -107,7 +107,7 @@ def _output() -> tuple[Fault, ...]:
             "verbose_logging",
             "config",
             "log_lines_per_token",
-            apply=lambda plan, dose, _s: plan.with_args(log_lines_per_token=round(2 * dose)),
+            apply=lambda plan, dose, _s: plan.with_args(log_lines_per_token=0.5 * dose),
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
                 "log lines are buffered",
@@ -120,7 +120,7 @@ def _output() -> tuple[Fault, ...]:
             "serialization_overhead",
             "config",
             "max_logprobs",
-            apply=lambda plan, dose, _s: plan.with_args(max_logprobs=round(800 * dose)),
+            apply=lambda plan, dose, _s: plan.with_args(max_logprobs=round(400 * dose)),
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
                 "numbers are packed instead of written as text",

@@ -136,7 +136,7 @@ def _traffic() -> tuple[Fault, ...]:
             fix=Remedy(
                 "each tenant may send 250 prompt tokens a second",
                 "tenant_token_quota",
-                lambda plan: plan.with_args(tenant_token_quota=400.0),
+                lambda plan: plan.with_args(tenant_token_quota=250.0),
             ),
             change=("flag", "flag/bulk-import", "off", "on"),
         ),

@@ -88,7 +88,7 @@ class Recorder:
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Note the memory."""
         if at_ns >= self.from_ns:
-            self._memory.append((at_ns, engine.worker.memory_bytes()))
+            self._memory.append((at_ns, engine.worker.live_bytes()))
 
     def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
         """Weigh the gauges with the step's time."""

@@ -20,7 +20,7 @@ from rca.models.worker import Runtime, TorchWorker
 
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
 _WARM_STEPS = 20
-_SYNC = "aten::_local_scalar_dense"
+_SYNCS = ("aten::_local_scalar_dense", "aten::item")
 
 
 class _Counter(TorchDispatchMode):
@@ -38,7 +38,7 @@ class _Counter(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         name = func.name().split(".")[0]
         self.ops += 1
-        self.syncs += name == _SYNC
+        self.syncs += name in _SYNCS
         if name in _GEMM_INPUT:
             rows = args[_GEMM_INPUT[name]]
             self.gemm_rows += rows.numel() // rows.shape[-1]
@@ -75,7 +75,7 @@ def _run(engine: Engine, steps: int) -> None:
 def count(plan: Plan, made: Runtime, seed: int, steps: int = 60) -> dict[str, float]:
     """Counts per sampled token over `steps` steps of a run."""
     with TorchWorker(plan, made) as worker:
-        worker.annotate = True  # no reference work in between: it would be counted
+        worker.follow_twin()
         seen = _Sampled()
         engine = start(plan, worker, seed, 60.0, seen)
         _run(engine, _WARM_STEPS)

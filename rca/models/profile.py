@@ -28,6 +28,7 @@ HOST = "node-a"
 def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Path:
     """Profile the engine's next steps; returns the .pt.trace.json.gz file written."""
     worker.annotate = True
+    worker.follow_twin()
     try:
         with _quiet(), _profiler():
             _run(engine, _DISCARDED_STEPS)
@@ -36,6 +37,7 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
             _run(engine, steps)
     finally:
         worker.annotate = False
+        worker.pace = None
     with tempfile.TemporaryDirectory(prefix="rca-profile-") as scratch:
         raw = Path(scratch) / "trace.json"
         seen.export_chrome_trace(str(raw))

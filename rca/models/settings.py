@@ -18,7 +18,7 @@ class EngineArgs:
     """What the deployment's command line says; names follow vLLM where it has one."""
 
     max_num_seqs: int = 16
-    max_num_batched_tokens: int = 64
+    max_num_batched_tokens: int = 48
     long_prefill_token_threshold: int = 0  # most prompt tokens of one request a step; 0: no cap
     enable_chunked_prefill: bool = True
     num_gpu_blocks: int = 320
@@ -37,7 +37,7 @@ class EngineArgs:
     sampler_backend: str = "torch"  # "partial" takes the few best instead of sorting all
     detokenizer_window: int = 0  # tokens that are decoded again; 0: what the build does
     response_format: str = "json"  # "packed" writes numbers as bytes
-    log_lines_per_token: int = 0  # each is on the disk before the token leaves
+    log_lines_per_token: float = 0  # each is on the disk before the token leaves
     log_buffered: bool = False
     preload_tokenizer: bool = False
     gc_freeze: bool = False
@@ -76,14 +76,14 @@ class Build:
 class Traffic:
     """Who asks, how often, for how much."""
 
-    rate_per_s: float = 5.0
+    rate_per_s: float = 4.5
     burst_factor: float = 1.0  # arrivals come in groups of this mean size, same mean rate
     prefix_groups: int = 8
     prefix_tokens: int = 160
     unique_tokens: int = 40
     output_tokens: int = 24
-    long_share: float = 0.04  # requests whose own part is long
-    long_tokens: int = 320
+    long_share: float = 0.08  # requests whose own part is long
+    long_tokens: int = 400
     tenants: int = 4
     cold_share: float = 0.0  # requests of a tenant whose prompts are never seen again
     cold_tokens: int = 0

@@ -17,7 +17,7 @@ from rca.models.workload import VOCABULARY
 
 US = 1_000
 BASE_MEMORY_BYTES = 300 << 20
-TENSOR_BYTES = VOCABULARY * 4
+TENSOR_BYTES = 36 * VOCABULARY * 4
 
 
 @dataclass(frozen=True)
@@ -29,17 +29,18 @@ class CostModel:
     sequence: int = 1220 * US
     piece: int = 3300 * US  # each prompt in the step has an attention of its own
     tokenise_token: int = 4 * US
-    tokenizer_load: int = 60 * MS
-    retained_tensor: int = 4 * US
-    context_copy_token: int = 6 * US  # a cast of one token's KV in all layers
+    tokenizer_load: int = 40 * MS
+    retain: int = 700 * US  # one more tensor kept
+    retained_tensor: int = 54 * US  # one kept tensor looked at again
+    context_copy_token: int = 1800  # a cast of one token's KV in all layers
     sync: int = 15 * US
     sort: int = 700 * US  # one full sort of a row of logits
-    detokenised_token: int = 30 * US
-    logprob: int = 18 * US
-    log_line: int = 3 * MS
-    collected_object: int = 250  # ns, one object in one full collection
-    extra_copy: int = 250 * US
-    grammar_state: int = 500 * US
+    detokenised_token: int = 2 * US
+    logprob: int = 8 * US
+    log_line: int = 12 * MS
+    collected_object: int = 300  # ns, one object in one full collection
+    extra_copy: int = 650 * US
+    grammar_state: int = 70 * US
 
 
 class TwinWorker:
@@ -78,6 +79,10 @@ class TwinWorker:
         """A base and what is retained."""
         return BASE_MEMORY_BYTES + round(self.retained) * TENSOR_BYTES
 
+    def live_bytes(self) -> int:
+        """The same: nothing else is there."""
+        return self.memory_bytes()
+
     def collections(self) -> Sequence[int]:
         """By steps, as an allocator-driven collector would."""
         return (self._steps // 2, self._steps // 20, self._full_collections)
@@ -98,7 +103,8 @@ class TwinWorker:
         self.retained += build.retained_tensors_per_step
         if limit:
             self.retained = min(self.retained, limit)
-        return self.retained * self.cost.retained_tensor
+        added = build.retained_tensors_per_step * self.cost.retain
+        return added + self.retained * self.cost.retained_tensor
 
     def _collect(self) -> float:
         build = self.plan.build

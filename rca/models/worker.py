@@ -26,12 +26,16 @@ from rca.models.frontend import Frontend
 from rca.models.gateway import Request
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import MS, Plan
-from rca.models.workload import VOCABULARY, Arrival
+from rca.models.twin import TwinWorker
+from rca.models.workload import Arrival
 
 STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
 _STEPS_A_TICK = 8
 _TICKS_KEPT = 9
-_KEPT_ROWS = 8  # rows of the vocabulary's width that each leaked entry drags along
+# Rows of the vocabulary's width in each leaked tensor, and in what it drags along.
+_KEPT_ROWS = 4
+_DRAGGED_ROWS = 32
+_BASE_BYTES = 300 << 20
 
 
 class Runtime:
@@ -133,10 +137,11 @@ class TorchWorker:
         )
         self.frontend = Frontend(plan)
         self.annotate = False  # name each step for the profiler, as vLLM does
-        self.retained_bytes = 0
+        # Under a profiler time means nothing: then the twin says how long a step takes.
+        self.pace: TwinWorker | None = None
         self._history: list[Tensor] = []
         self._dragged: list[Tensor] = []
-        self._debt = 0.0
+        self._debt = self._lines_due = 0.0
         self._steps = 0
         self._wall_extra_ns = 0
         self._objects: list[list[int]] = []
@@ -168,12 +173,15 @@ class TorchWorker:
         known = self.plan.args.grammar_cache and self.frontend.grammars
         if request.arrival.has_schema and build.grammar_states and not known:
             self.frontend.build_grammar(build.grammar_states)
-        return self._cost_ns(begin)
+        return self.pace.admit(request) if self.pace else self._cost_ns(begin)
 
     def execute(self, batch: Batch) -> StepResult:
         """One step, timed."""
         self._steps += 1
-        if self._steps % _STEPS_A_TICK == 0 and not self.annotate:
+        if self.pace:
+            cost_ns = self.pace.execute(batch).cost_ns
+            return StepResult(cost_ns, self.compute(batch))
+        if self._steps % _STEPS_A_TICK == 0:
             self.made.tick()
         begin = self._begin()
         sampled = self.compute(batch)
@@ -197,12 +205,22 @@ class TorchWorker:
         path = Path("/proc/self/statm")
         if path.exists():
             return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return (256 << 20) + self.retained_bytes
+        return self.live_bytes()
+
+    def live_bytes(self) -> int:
+        """A base and what is kept on purpose; the allocator's habits left out."""
+        kept = sum(tensor.nbytes for tensor in (*self._history, *self._dragged))
+        return _BASE_BYTES + kept
 
     def collections(self) -> Sequence[int]:
         """Collections of this process since the worker began."""
         pairs = zip(_collections(), self._collections_before, strict=True)
         return [now - before for now, before in pairs]
+
+    def follow_twin(self) -> None:
+        """From now on the twin says how long a step takes, with as much kept as here."""
+        self.pace = TwinWorker(self.plan)
+        self.pace.retained = float(len(self._history))
 
     def _begin(self) -> int:
         self._wall_extra_ns = 0
@@ -275,13 +293,14 @@ class TorchWorker:
         while self._debt >= 1:
             self._debt -= 1
             row = logits.mean(0).to(torch.float32, copy=True)
-            self._history.append(row)
-            self._dragged.append(row.repeat(_KEPT_ROWS))
-            self.retained_bytes += row.nbytes * (1 + _KEPT_ROWS)
+            self._history.append(row.repeat(_KEPT_ROWS))
+            self._dragged.append(row.repeat(_DRAGGED_ROWS))
         if limit:
             self._history, self._dragged = self._history[-limit:], self._dragged[-limit:]
-            self.retained_bytes = len(self._history) * 4 * VOCABULARY * (1 + _KEPT_ROWS)
-        return logits - 1e-6 * torch.stack(self._history).sum(0) if self._history else logits
+        if not self._history:
+            return logits
+        total = torch.stack(self._history).sum(0)
+        return logits - 1e-6 * total.view(_KEPT_ROWS, -1).mean(0)
 
     def _sample(self, logits: Tensor) -> list[int]:
         for _ in range(self.plan.build.sampler_sorts):
@@ -305,7 +324,9 @@ class TorchWorker:
             rows = torch.log_softmax(logits, -1)[:, :count].tolist()
         for request, token, row in zip(requests, sampled, rows, strict=True):
             self.frontend.emit([*request.tokens[request.prompt_tokens :], token], row)
-            for _ in range(self.plan.args.log_lines_per_token):
+            self._lines_due += self.plan.args.log_lines_per_token
+            while self._lines_due >= 1:
+                self._lines_due -= 1
                 self._log(request, token)
 
     def _log(self, request: Request, token: int) -> None:

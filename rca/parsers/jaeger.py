@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,15 @@ import msgspec
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import first, mapping, read_whole, sketch
-from rca.parsers.span_rows import KINDS, SpanRow, SpanRows, joined, normal_id, resource_json
+from rca.parsers.span_rows import KINDS, SpanRow, SpanRows, joined, resource_json
 from rca.parsers.stream import read_head
 
 _STATUS = {"ERROR": "error", "OK": "ok"}
+_NUMBERS: dict[str, Callable[[str], int | float]] = {"int64": int, "float64": float}
 _TRUE = (True, "true", "1", "True")
 
 
-class Tag(msgspec.Struct):
+class Tag(msgspec.Struct, gc=False):
     """A tag or a field of a log."""
 
     key: str
@@ -26,7 +27,7 @@ class Tag(msgspec.Struct):
     type: str = "string"
 
 
-class Reference(msgspec.Struct):
+class Reference(msgspec.Struct, gc=False):
     """A reference to another span."""
 
     spanID: str  # noqa: N815
@@ -34,21 +35,21 @@ class Reference(msgspec.Struct):
     refType: str = "CHILD_OF"  # noqa: N815
 
 
-class Log(msgspec.Struct):
+class Log(msgspec.Struct, gc=False):
     """Something logged in a span."""
 
     timestamp: int = 0
     fields: list[Tag] | None = None
 
 
-class Process(msgspec.Struct):
+class Process(msgspec.Struct, gc=False):
     """The process that recorded spans."""
 
     serviceName: str | None = None  # noqa: N815
     tags: list[Tag] | None = None
 
 
-class Span(msgspec.Struct):
+class Span(msgspec.Struct, gc=False):
     """A span; times are microseconds."""
 
     traceID: str  # noqa: N815
@@ -65,7 +66,7 @@ class Span(msgspec.Struct):
     warnings: list[str] | None = None
 
 
-class Trace(msgspec.Struct):
+class Trace(msgspec.Struct, gc=False):
     """A trace with the processes that its spans name."""
 
     spans: list[Span] | None = None
@@ -79,17 +80,18 @@ _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 def values(tags: Iterable[Tag] | None) -> dict[str, Any]:
     """Tags by key, with values of the type they claim."""
-    return {t.key: _typed(t) if isinstance(t.value, str) else t.value for t in tags or ()}
+    return {
+        t.key: t.value if t.type == "string" or not isinstance(t.value, str) else _typed(t)
+        for t in tags or ()
+    }
 
 
 def _typed(tag: Tag) -> Any:
-    kind = tag.type
-    if kind in ("string", "binary", ""):
-        return tag.value
+    """A value that came as text though it claims to be something else."""
     try:
-        if kind == "bool":
+        if tag.type == "bool":
             return tag.value in _TRUE
-        return float(tag.value) if kind == "float64" else int(tag.value)
+        return _NUMBERS[tag.type](tag.value) if tag.type in _NUMBERS else tag.value
     except ValueError:
         return tag.value
 
@@ -108,20 +110,19 @@ class SpanReader:
 
     def add(self, span: Span, service: str | None, resource: bytes) -> None:
         """One span recorded by a service with these resource attributes."""
-        trace_id = normal_id(span.traceID) or span.traceID
-        span_id = normal_id(span.spanID) or span.spanID
+        trace_id, span_id = span.traceID, span.spanID
         tags = values(span.tags)
         start = span.startTime * 1000 if span.startTime else None
         parent = self._link(span, trace_id, span_id) if span.references else span.parentSpanID
-        kind = str(tags.get("span.kind", "")).lower()
+        kind = tags.get("span.kind")
         self.rows.add(
             SpanRow(
                 trace_id,
                 span_id,
-                normal_id(parent),
+                parent or None,
                 service,
                 span.operationName,
-                kind if kind in KINDS else None,
+                kind if kind in KINDS else _kind(kind),
                 start,
                 None if span.duration is None or start is None else span.duration * 1000,
                 _status(tags),
@@ -144,10 +145,7 @@ class SpanReader:
             if parent is None and same and other.refType == "CHILD_OF":
                 parent = other
                 continue
-            target = (
-                normal_id(other.traceID) or trace_id,
-                normal_id(other.spanID) or other.spanID,
-            )
+            target = other.traceID or trace_id, other.spanID
             self.rows.add_link(trace_id, span_id, target, {"ref_type": other.refType})
         return parent.spanID if parent else span.parentSpanID
 
@@ -167,10 +165,16 @@ class SpanReader:
                 )
 
 
+def _kind(told: Any) -> str | None:
+    kind = str(told).lower()
+    return kind if kind in KINDS else None
+
+
 def _status(tags: dict[str, Any]) -> str:
-    if tags.get("error") in _TRUE:
+    if "error" in tags and tags["error"] in _TRUE:
         return "error"
-    return _STATUS.get(str(tags.get("otel.status_code", "")).upper(), "unset")
+    code = tags.get("otel.status_code")
+    return "unset" if code is None else _STATUS.get(str(code).upper(), "unset")
 
 
 def _traces(data: bytes) -> list[msgspec.Raw]:

@@ -16,7 +16,7 @@ from rca.parsers.span_rows import resource_json
 from rca.parsers.stream import Blocks, read_head
 
 
-class _Document(Span):
+class _Document(Span, gc=False):
     """A span with its process; `tag` holds tags as an object when Jaeger stores them so."""
 
     tag: dict[str, Any] | None = None

@@ -11,7 +11,7 @@ import msgspec
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
-from rca.parsers.span_rows import SpanRow, SpanRows, joined, normal_id, resource_json
+from rca.parsers.span_rows import SpanRow, SpanRows, joined, resource_json
 from rca.parsers.stream import Blocks, read_head
 
 _KINDS = ("internal", "server", "client", "producer", "consumer")
@@ -27,7 +27,7 @@ _STATUS: dict[int | str, str] = {
 }
 
 
-class AnyValue(msgspec.Struct, rename="camel"):
+class AnyValue(msgspec.Struct, rename="camel", gc=False):
     """A value of one of OTLP's types; the field that is there says which."""
 
     string_value: str | None = None
@@ -39,43 +39,43 @@ class AnyValue(msgspec.Struct, rename="camel"):
     bytes_value: str | None = None
 
 
-class ArrayValue(msgspec.Struct):
+class ArrayValue(msgspec.Struct, gc=False):
     """An array value."""
 
     values: list[AnyValue] | None = None
 
 
-class KeyValue(msgspec.Struct):
+class KeyValue(msgspec.Struct, gc=False):
     """An attribute."""
 
     key: str
     value: AnyValue | None = None
 
 
-class KeyValues(msgspec.Struct):
+class KeyValues(msgspec.Struct, gc=False):
     """A map value."""
 
     values: list[KeyValue] | None = None
 
 
-class _Event(msgspec.Struct, rename="camel"):
+class _Event(msgspec.Struct, rename="camel", gc=False):
     time_unix_nano: int = 0
     name: str = ""
     attributes: list[KeyValue] | None = None
 
 
-class _Link(msgspec.Struct, rename="camel"):
+class _Link(msgspec.Struct, rename="camel", gc=False):
     trace_id: str = ""
     span_id: str = ""
     attributes: list[KeyValue] | None = None
 
 
-class _Status(msgspec.Struct):
+class _Status(msgspec.Struct, gc=False):
     code: int | str | None = None
     message: str = ""
 
 
-class _Span(msgspec.Struct, rename="camel"):
+class _Span(msgspec.Struct, rename="camel", gc=False):
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str = ""
@@ -89,23 +89,23 @@ class _Span(msgspec.Struct, rename="camel"):
     status: _Status | None = None
 
 
-class _ScopeSpans(msgspec.Struct):
+class _ScopeSpans(msgspec.Struct, gc=False):
     spans: list[_Span] | None = None
 
 
-class Resource(msgspec.Struct):
+class Resource(msgspec.Struct, gc=False):
     """Who made the telemetry."""
 
     attributes: list[KeyValue] | None = None
 
 
-class _ResourceSpans(msgspec.Struct, rename="camel"):
+class _ResourceSpans(msgspec.Struct, rename="camel", gc=False):
     resource: Resource | None = None
     scope_spans: list[_ScopeSpans] | None = None
     instrumentation_library_spans: list[_ScopeSpans] | None = None
 
 
-class Document(msgspec.Struct, rename="camel"):
+class Document(msgspec.Struct, rename="camel", gc=False):
     """A document, or a line of a file of JSON lines."""
 
     resource_spans: list[_ResourceSpans] | None = None
@@ -119,25 +119,34 @@ class Document(msgspec.Struct, rename="camel"):
 _decode = msgspec.json.Decoder(Document, strict=False).decode
 
 
-_SCALARS = ("string_value", "int_value", "double_value", "bool_value", "bytes_value")
-
-
 def plain(value: AnyValue | None) -> Any:
     """The value itself."""
     if value is None:
         return None
-    for name in _SCALARS:
-        found = getattr(value, name)
-        if found is not None:
-            return found
+    if value.string_value is not None:
+        return value.string_value
+    if value.int_value is not None:
+        return value.int_value
+    if value.double_value is not None:
+        return value.double_value
+    return _rarer(value)
+
+
+def _rarer(value: AnyValue) -> Any:
+    if value.bool_value is not None:
+        return value.bool_value
     if value.array_value is not None:
         return [plain(v) for v in value.array_value.values or ()]
-    return attributes(value.kvlist_value.values) if value.kvlist_value is not None else None
+    if value.kvlist_value is not None:
+        return attributes(value.kvlist_value.values)
+    return value.bytes_value
 
 
 def attributes(pairs: Iterable[KeyValue] | None) -> dict[str, Any]:
     """Attributes by key."""
-    return {pair.key: plain(pair.value) for pair in pairs or ()}
+    if not pairs:
+        return {}
+    return {pair.key: plain(pair.value) for pair in pairs}
 
 
 def _resources(document: Document) -> Iterator[_ResourceSpans]:
@@ -159,8 +168,7 @@ def _add(document: Document, rows: SpanRows) -> None:
 
 
 def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows) -> None:
-    trace_id = normal_id(span.trace_id) or span.trace_id
-    span_id = normal_id(span.span_id) or span.span_id
+    trace_id, span_id = span.trace_id, span.span_id
     start = span.start_time_unix_nano or None
     end = span.end_time_unix_nano or None
     found = attributes(span.attributes)
@@ -171,7 +179,7 @@ def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows)
         SpanRow(
             trace_id,
             span_id,
-            normal_id(span.parent_span_id),
+            span.parent_span_id or None,
             service,
             span.name,
             _KIND.get(span.kind) if span.kind is not None else None,
@@ -188,7 +196,7 @@ def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows)
             trace_id, span_id, event.time_unix_nano, event.name, attributes(event.attributes)
         )
     for link in span.links or ():
-        target = normal_id(link.trace_id) or "", normal_id(link.span_id) or ""
+        target = link.trace_id, link.span_id
         rows.add_link(trace_id, span_id, target, attributes(link.attributes))
 
 

@@ -263,13 +263,9 @@ def _arms(case: Case) -> list[Arms]:
 
 def _actions(answer: Answer) -> list[Said]:
     actions = [Said(f"{f.phase}: {printable(f.action, 240)}") for f in answer.fixes]
-    actions += [
-        Said(
-            f"record: {printable(g.statement, 240)}"
-            + (f" With: {printable(g.record, 240)}" if g.record else "")
-        )
-        for g in answer.gaps
-    ]
+    for gap in answer.gaps:
+        how = f"; record it: {printable(gap.record, 240)}" if gap.record else ""
+        actions.append(Said(f"observability: {printable(gap.statement, 240)}{how}"))
     return actions
 
 

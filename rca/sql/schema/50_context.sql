@@ -67,3 +67,13 @@ CREATE TABLE config (
     -- From when on it held, ns since the Unix epoch; NULL when the file does not say.
     ts_ns BIGINT
 );
+
+-- Text of small configuration files, so that a fix can be a patch against them.
+CREATE TABLE config_file (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Path inside the bundle, for example 'config/llm-engine.yaml'.
+    path VARCHAR NOT NULL,
+    -- The whole text, decoded as UTF-8.
+    text VARCHAR NOT NULL
+);

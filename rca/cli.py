@@ -1,0 +1,342 @@
+"""The command line: parse, call one library function, print. The only place that exits."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rca import __version__
+from rca.errors import RcaError
+
+if TYPE_CHECKING:
+    from rca.case import Case
+
+app = typer.Typer(
+    name="rca",
+    help="Offline root-cause analysis of LLM inference incidents: recordings in, postmortem out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for what is written.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print what the Python call returns, as JSON.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
+CausesOption = Annotated[
+    Path | None, typer.Option("--causes", help="Folder with further causes (*.toml).")
+]
+CaseArgument = Annotated[Path, typer.Argument(metavar="CASE", help="A case.duckdb.")]
+
+
+class Format(StrEnum):
+    """How `rca query` prints."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+class Engine(StrEnum):
+    """What makes a bundle."""
+
+    torch = "torch"
+    twin = "twin"
+
+
+def main() -> None:
+    """Entry point: expected failures end in one line on stderr and exit code 1."""
+    try:
+        app()
+    except RcaError as error:
+        _fail(str(error))
+    except KeyboardInterrupt:
+        _fail("interrupted; what was read before is kept in the case")
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+    except PermissionError as error:
+        _fail(f"{error.filename}: permission denied; choose another --out or mend its rights")
+    except OSError as error:
+        if error.errno not in _KNOWN_OS_ERRORS:
+            raise
+        _fail(f"{error.filename or 'writing'}: {error.strerror}")
+
+
+_KNOWN_OS_ERRORS = frozenset({28, 30, 36, 122, 20, 21})
+"""No space, read-only file system, name too long, quota, not a directory, is a directory."""
+
+
+def _fail(line: str) -> None:
+    from rca.plain import printable
+
+    print(f"rca: {printable(line, 2000)}", file=sys.stderr)
+    sys.exit(1)
+
+
+def _version(value: bool) -> None:
+    if value:
+        print(f"rca {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    return
+
+
+@app.command()
+def analyze(
+    bundle: Annotated[list[Path], typer.Argument(help="Folders, archives or files of the incident.")],
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", "-b", help="The same of a healthy time.")
+    ] = None,
+    out: OutOption = Path("rca-out"),
+    trial_budget: Annotated[
+        str, typer.Option("--trial-budget", help="Wall time for the experiment.")
+    ] = "20s",
+    no_trial: Annotated[bool, typer.Option("--no-trial", help="Leave the experiment out.")] = False,
+    causes: CausesOption = None,
+    max_unpacked: Annotated[
+        str, typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB.")
+    ] = "20GB",
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Diagnose a bundle of recordings: window, evidence, cause, fix, experiment, postmortem."""
+    from rca import pipeline
+    from rca.quantity import parse_bytes, parse_seconds
+
+    options = pipeline.Options(
+        trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
+        causes=causes,
+        max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
+    )
+    with _progress(quiet or as_json) as (step, progress):
+        case = pipeline.analyze(
+            bundle, baseline, out / "case.duckdb", options, step=step, progress=progress
+        )
+    with case:
+        pipeline.write(case, out)
+        _show(case, out, as_json, quiet)
+
+
+def _show(case: Case, out: Path, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        from rca.verdict_json import verdict
+
+        _print_json(verdict(case))
+        return
+    if quiet:
+        return
+    from rich.console import Console
+
+    from rca.summary import render
+
+    render(case, Console(highlight=False))
+    print(f"\n  postmortem {out / 'postmortem.md'} · report {out / 'report.html'} · case {out / 'case.duckdb'}")
+
+
+@app.command()
+def ingest(
+    paths: Annotated[list[Path], typer.Argument(help="Folders, archives or files.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The case file.")] = Path("case.duckdb"),
+    baseline: Annotated[
+        Path | None, typer.Option("--baseline", "-b", help="The same of a healthy time.")
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Read recordings into a case, without diagnosing them."""
+    from rca import pipeline
+
+    with _progress(quiet or as_json) as (_, progress):
+        case = pipeline.read(paths, baseline, out, progress=progress)
+    with case:
+        sources = pipeline.sources(case)
+        if as_json:
+            _print_json(sources)
+        elif not quiet:
+            from rich.console import Console
+
+            from rca.summary import render_sources
+
+            render_sources(case, Console(highlight=False))
+
+
+@app.command()
+def query(
+    case: CaseArgument,
+    sql: Annotated[str, typer.Argument(help="A query; see docs/schema.md for tables and views.")],
+    output: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.table,
+) -> None:
+    """Run SQL on a case, read-only."""
+    from rca import query as querying
+
+    querying.run(case, sql, output.value, sys.stdout)
+
+
+@app.command()
+def judge(
+    case: CaseArgument, causes: CausesOption = None, as_json: JsonOption = False
+) -> None:
+    """Judge a case again by the rules, with the evidence that it holds."""
+    from rca import pipeline
+    from rca.verdict_json import verdict
+
+    with pipeline.judge_again(case, causes) as judged:
+        if as_json:
+            _print_json(verdict(judged))
+        else:
+            _render(judged)
+
+
+@app.command()
+def trial(
+    case: CaseArgument,
+    cause: Annotated[str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")] = None,
+    budget: Annotated[str, typer.Option("--budget", help="Wall time.")] = "60s",
+    as_json: JsonOption = False,
+) -> None:
+    """Put a cause to the test with the reproducer, and its fix too."""
+    from rca import pipeline
+    from rca.quantity import parse_seconds
+    from rca.verdict_json import verdict
+
+    with pipeline.try_again(case, cause, parse_seconds(budget, "--budget")) as tried:
+        if as_json:
+            _print_json(verdict(tried)["trial"])
+        else:
+            _render(tried)
+
+
+def _render(case: Case) -> None:
+    from rich.console import Console
+
+    from rca.summary import render
+
+    render(case, Console(highlight=False))
+
+
+@app.command()
+def report(
+    case: CaseArgument,
+    out: OutOption = Path("rca-out"),
+    show: Annotated[bool, typer.Option("--print", help="Print the postmortem as well.")] = False,
+) -> None:
+    """Write postmortem, report and fixes again from a case."""
+    from rca import pipeline
+    from rca.case import Case
+
+    with Case.open(case, read_only=True) as opened:
+        written = pipeline.write(opened, out)
+    if show:
+        print((out / "postmortem.md").read_text(encoding="utf-8"))
+    else:
+        print("\n".join(str(p) for p in written))
+
+
+@app.command()
+def timeline(
+    case: CaseArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("timeline.perfetto.json.gz"),
+) -> None:
+    """Write spans, operators, GPU streams and counters as one timeline for ui.perfetto.dev."""
+    from rca.case import Case
+    from rca.timeline import write
+
+    with Case.open(case, read_only=True) as opened:
+        print(write(opened, out))
+
+
+@app.command()
+def reproduce(
+    cause: Annotated[str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")],
+    out: OutOption,
+    engine: Annotated[Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")] = Engine.torch,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the traffic.")] = 0,
+    dose: Annotated[float, typer.Option("--dose", help="Strength of the fault, 1 is the usual.")] = 1.0,
+    quiet: QuietOption = False,
+) -> None:
+    """Make a bundle of an incident: a small inference service with the fault switched on."""
+    from rca.models.reproduce import reproduce as make
+
+    with _progress(quiet) as (step, _):
+        made = make(cause, out, engine=engine.value, seed=seed, dose=dose, progress=step)
+    print(made)
+
+
+@app.command()
+def causes(
+    cause: Annotated[str | None, typer.Argument(help="Id of a cause; all are listed without one.")] = None,
+    extra: CausesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the known root causes, or explain one."""
+    from rca.catalogue import describe, load
+
+    known = load(extra)
+    if cause is not None:
+        found = describe(known, cause)
+        _print_json(found) if as_json else _print_cause(found)
+        return
+    rows = [describe(known, key) for key in known]
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        print(f"{row['id']:<34} {row['class']:<16} {row['title']}")
+
+
+def _print_cause(found: dict[str, Any]) -> None:
+    print(f"{found['id']}  ({found['class']})\n{found['title']}. {found['definition']}\n")
+    for side in ("up", "down", "flat"):
+        print(f"{side + ':':<10} {', '.join(found['signature'][side]) or '-'}")
+    for other in found["lookalikes"]:
+        print(f"not {other['cause']}: {other['because']} ({other['decided_by']})")
+    for fix in found["fixes"]:
+        print(f"{fix['phase']:<10} {fix['action']}  Risk: {fix['risk']}.")
+
+
+@contextmanager
+def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
+    """Callbacks for stages and bytes; a bar on stderr when it is a terminal."""
+    if silent or not sys.stderr.isatty():
+        yield (lambda _: None), None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+    from rca.plain import printable
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def step(name: str) -> None:
+            bar.update(task, description=printable(name, 60))
+
+        def progress(name: str, done: int, total: int) -> None:
+            bar.update(task, description=printable(Path(name).name or "ingest", 40), completed=done, total=total or None)
+
+        yield step, progress
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+if __name__ == "__main__":
+    main()

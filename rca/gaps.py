@@ -1,0 +1,96 @@
+"""What the recordings lack, what it would have decided, and how to record it next time."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+
+from rca.case import Case
+
+_RECORD = {
+    "torch_profiler": (
+        "no profile of the engine",
+        "curl -X POST http://ENGINE:8000/start_profile; sleep 5; curl -X POST http://ENGINE:8000/stop_profile",
+    ),
+    "trace": ("no request traces", "start the engine with --otlp-traces-endpoint, export with Jaeger's /api/traces"),
+    "metrics": ("no metrics", "curl 'http://PROMETHEUS/api/v1/query_range?query={job=\"ENGINE\"}&start=..&end=..&step=15'"),
+    "change": ("no record of changes", "write changes.jsonl from kubectl rollout history and the deployment log"),
+}
+_STRONG_GAP = 0.05
+
+
+def look(case: Case) -> None:
+    """Write gap: absent kinds of recordings, a missing reference, orphaned spans, unrecognised files."""
+    case.clear(["gap"])
+    rows = _absent_kinds(case) + _no_reference(case) + _orphans(case) + _unread(case)
+    if rows:
+        schema = dict.fromkeys(("code", "statement", "would_decide", "record"), pl.String)
+        case.insert("gap", pl.DataFrame(rows, schema=schema))
+
+
+def _absent_kinds(case: Case) -> list[dict[str, str | None]]:
+    have = {k for (k,) in case.rows("SELECT DISTINCT kind FROM source WHERE part = 'incident'")}
+    if "nsys" in have:
+        have.add("torch_profiler")
+    return [
+        {"code": f"no_{kind}", "statement": f"{words} in the incident's recordings",
+         "would_decide": _largest_change(case, kind), "record": how}
+        for kind, (words, how) in _RECORD.items()
+        if kind not in have
+    ]  # fmt: skip
+
+
+def _largest_change(case: Case, kind: str) -> str | None:
+    """How far the first hypothesis could still move by roles that such a recording shows."""
+    rows = case.rows("SELECT cause, missing FROM hypothesis ORDER BY rank LIMIT 1")
+    if not rows or kind == "change":
+        return None
+    prefix = ("op_", "gemm_", "live_", "host_gap", "kernel_time", "gpu_idle", "gpu_c")
+    roles = [m for m in json.loads(rows[0][1]) if (kind == "torch_profiler") == str(m["role"]).startswith(prefix)]
+    largest = sum(m["largest_change"] for m in roles)
+    return f"could move the score of {rows[0][0]} by at most {largest:.2f}" if largest >= _STRONG_GAP else None
+
+
+def _no_reference(case: Case) -> list[dict[str, str | None]]:
+    if case.scalar("SELECT count(*) FROM source WHERE part = 'baseline'"):
+        return []
+    return [
+        {
+            "code": "no_baseline",
+            "statement": "no recordings of a healthy time; the healthy part of the incident's own serves instead",
+            "would_decide": "whether levels before the incident were usual",
+            "record": "export the same hour of the day before, and give it with --baseline",
+        }
+    ]
+
+
+def _orphans(case: Case) -> list[dict[str, str | None]]:
+    orphans, spans = case.rows(
+        "SELECT count(*) FILTER (s.parent_id IS NOT NULL AND p.span_id IS NULL), count(*) FROM span AS s "
+        "LEFT JOIN span AS p ON p.trace_id = s.trace_id AND p.span_id = s.parent_id"
+    )[0]
+    if not spans or orphans < 0.02 * spans:
+        return []
+    return [
+        {
+            "code": "orphaned_spans",
+            "statement": f"{orphans} of {spans} spans name a parent that is not there: context is lost on the way",
+            "would_decide": "where those requests waited",
+            "record": "pass traceparent on through queues and background work; sample by trace, not by span",
+        }
+    ]
+
+
+def _unread(case: Case) -> list[dict[str, str | None]]:
+    count = case.scalar("SELECT count(*) FROM ingest_note WHERE code IN ('unreadable', 'refused')")
+    if not count:
+        return []
+    return [
+        {
+            "code": "unread_files",
+            "statement": f"{count} files of the bundle could not be read; ingest_note has the reasons",
+            "would_decide": None,
+            "record": None,
+        }
+    ]

@@ -1,0 +1,53 @@
+"""The offline judge: the best hypothesis when it is good enough, `unknown` when it is not."""
+
+from __future__ import annotations
+
+import json
+
+from rca.case import Case
+from rca.catalogue import load
+from rca.hypotheses import settings
+from rca.judge.protocol import Verdict, shortened
+
+_SHORT_NAMES = 3
+
+
+class RulesJudge:
+    """Judges by the ranked hypotheses alone; the same input always gets the same answer."""
+
+    name = "rules"
+
+    def judge(self, case: Case) -> Verdict:
+        """The verdict on the first incident window."""
+        status, score, threshold, note = case.rows(
+            "SELECT status, score, threshold, note FROM incident_window ORDER BY id LIMIT 1"
+        )[0]
+        if status == "none":
+            near = 0.5 * min((score or 0.0) / threshold, 1.0) if threshold else 0.0
+            return Verdict("no_incident", None, None, 1.0 - near, shortened(note), self.name)
+        if status == "unknown":
+            return Verdict("unknown", None, None, 0.0, shortened(note), self.name)
+        rows = case.rows(
+            "SELECT cause, class, confidence, evidence FROM hypothesis ORDER BY rank LIMIT 1"
+        )
+        if not rows or rows[0][2] < settings()["least_confidence"]:
+            best = f"; closest is {rows[0][0]} at {rows[0][2]:.2f}" if rows else ""
+            reason = f"no known cause fits the evidence well enough{best}"
+            # Being sure that it is unknown: what the known causes leave over.
+            left = 1.0 - sum(c for (c,) in case.rows("SELECT confidence FROM hypothesis"))
+            return Verdict("unknown", None, None, min(max(left, 0.0), 0.49), shortened(reason), self.name)
+        cause, cls, confidence, evidence = rows[0]
+        return Verdict("diagnosed", cause, cls, confidence, _reason(case, cause, json.loads(evidence)), self.name)
+
+
+def _reason(case: Case, cause: str, evidence: list[str]) -> str:
+    """Title of the cause and the moves that weigh most in it."""
+    moves = []
+    for key in evidence:
+        role, direction = case.rows("SELECT role, direction FROM evidence WHERE id = ?", (key,))[0]
+        if direction in ("up", "down"):
+            moves.append(f"{role} {direction}")
+    known = load().get(cause)
+    title = known.title if known else cause
+    told = ", ".join(moves[:_SHORT_NAMES])
+    return shortened(f"{title}: {told}" if told else title)

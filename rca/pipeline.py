@@ -1,0 +1,177 @@
+"""The road from a bundle to a diagnosed case."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from rca import __version__, attribution, evidence, fixes, gaps, hypotheses, patterns, roles, trial, window
+from rca.archive import DEFAULT_MAX_UNPACKED
+from rca.bundle import Bundle, find
+from rca.case import Case
+from rca.ingest import Progress, ingest
+from rca.judge import Judge, RulesJudge, record
+from rca.trial import DEFAULT_BUDGET_S
+
+Step = Callable[[str], None]
+"""Called with the name of each stage as it begins."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to analyse.
+
+    Attributes:
+        judge: Who gives the verdict; the offline rules unless given.
+        trial_budget_s: Wall time for the experiment, None for no experiment.
+        causes: Folder with further causes.
+        max_unpacked: Bytes that archives may unpack to.
+    """
+
+    judge: Judge | None = None
+    trial_budget_s: float | None = DEFAULT_BUDGET_S
+    causes: Path | None = None
+    max_unpacked: int = DEFAULT_MAX_UNPACKED
+
+
+def _silent(_: str) -> None:
+    return
+
+
+def analyze(
+    paths: Sequence[Path],
+    baseline: Path | None = None,
+    case_path: Path | None = None,
+    options: Options | None = None,
+    *,
+    step: Step = _silent,
+    progress: Progress | None = None,
+) -> Case:
+    """Read a bundle, find the incident, its cause and a fix, and put both to the test.
+
+    Args:
+        paths: Folders, archives or files of the incident; see `rca.bundle.find`.
+        baseline: Folder, archive or file of a healthy time.
+        case_path: Where the case is kept; in memory when None.
+
+    Raises:
+        RcaError: Nothing could be read, or the case cannot be written.
+    """
+    options = options or Options()
+    step("ingest")
+    case, bundle = _read(paths, baseline, case_path, options.max_unpacked, progress)
+    diagnose(case, bundle.settings, options, step)
+    _write_provenance(case, bundle, options)
+    return case
+
+
+def read(
+    paths: Sequence[Path],
+    baseline: Path | None = None,
+    case_path: Path | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Case:
+    """Read a bundle into a case, roles assigned, nothing diagnosed.
+
+    Files that an existing case has already are passed over.
+    """
+    case, _ = _read(paths, baseline, case_path, DEFAULT_MAX_UNPACKED, progress, keep=True)
+    roles.assign(case)
+    return case
+
+
+def _read(
+    paths: Sequence[Path],
+    baseline: Path | None,
+    case_path: Path | None,
+    max_unpacked: int,
+    progress: Progress | None,
+    *,
+    keep: bool = False,
+) -> tuple[Case, Bundle]:
+    with tempfile.TemporaryDirectory(prefix="rca-") as workspace:
+        bundle = find(paths, baseline, Path(workspace), max_unpacked)
+        old = keep and case_path is not None and case_path.is_file()
+        case = Case.open(case_path) if old and case_path else Case.create(case_path)
+        ingest(case, bundle, progress)
+    return case, bundle
+
+
+def sources(case: Case) -> list[dict[str, Any]]:
+    """What was read, one record a source."""
+    columns = "id, part, kind, format, path, bytes, status, note, n_elements, n_rows, first_ns, last_ns"
+    return case.sql(f"SELECT {columns} FROM source ORDER BY id").to_dicts()
+
+
+def judge_again(path: Path, causes: Path | None) -> Case:
+    """Rank and judge an existing case again, on the evidence that it holds."""
+    case = Case.open(path)
+    hypotheses.rank(case, causes)
+    gaps.look(case)
+    case.clear(["verdict"])
+    record(case, RulesJudge().judge(case))
+    fixes.propose(case, causes)
+    return case
+
+
+def try_again(path: Path, cause: str | None, budget_s: float) -> Case:
+    """Run the experiment of an existing case again, for another cause if one is named."""
+    case = Case.open(path)
+    trial.run(case, budget_s, cause)
+    fixes.propose(case)
+    return case
+
+
+def diagnose(case: Case, settings: dict[str, Any], options: Options, step: Step = _silent) -> None:
+    """The stages after ingest, each reading and writing tables of the case."""
+    step("window")
+    roles.assign(case)
+    window.locate(case, settings)
+    step("evidence")
+    evidence.gather(case)
+    attribution.attribute(case)
+    patterns.cluster(case)
+    step("hypotheses")
+    hypotheses.rank(case, options.causes)
+    gaps.look(case)
+    step("verdict")
+    case.clear(["verdict"])
+    record(case, (options.judge or RulesJudge()).judge(case))
+    step("trial")
+    trial.run(case, options.trial_budget_s)
+    step("fixes")
+    fixes.propose(case, options.causes)
+
+
+def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
+    facts = {
+        "rca_version": __version__,
+        "judge": getattr(options.judge, "name", "rules"),
+        "trial_budget_s": "none" if options.trial_budget_s is None else f"{options.trial_budget_s:g}",
+        "title": str(bundle.settings.get("title", "")),
+        "service": str(bundle.settings.get("service", "")),
+    }
+    rows = [{"key": k, "value": v} for k, v in facts.items() if v]
+    case.insert("provenance", pl.DataFrame(rows))
+
+
+def write(case: Case, out: Path) -> list[Path]:
+    """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT."""
+    import json
+
+    from rca.postmortem import html, markdown
+    from rca.verdict_json import verdict
+
+    out.mkdir(parents=True, exist_ok=True)
+    written = fixes.write_files(case, out)
+    written.append(markdown.write(case, out))
+    written.append(html.write_html(case, out))
+    path = out / "verdict.json"
+    path.write_text(json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return [*written, path]
