@@ -109,6 +109,11 @@ def percent(share: float | None) -> str:
     return "0 %" if abs(share) < 0.0005 else f"{number(share * 100)} %"
 
 
+def confidence(value: float) -> str:
+    """A probability with two digits; certainty is never claimed."""
+    return "> 0.99" if value > 0.99 else f"{value:.2f}"
+
+
 def quantity(value: float | None, unit: str) -> str:
     """A value in its unit; times, sizes and shares in the form people read."""
     if value is None or not math.isfinite(value):

@@ -11,7 +11,7 @@ from rich.text import Text
 from rca import wording
 from rca.answer import Answer, Evidence, read
 from rca.case import Case
-from rca.plain import duration, number, percent, printable, size
+from rca.plain import confidence, duration, number, percent, printable, size
 
 Row = tuple[str, str, str]  # label, text, style of the label
 
@@ -72,7 +72,7 @@ def _recorded(case: Case) -> Iterator[Row]:
 
 def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
     said = answer.verdict
-    head = f"{printable(said.cause, 60)}   {said.class_}   confidence {said.confidence:.2f}"
+    head = f"{printable(said.cause, 60)}   {said.class_}   confidence {confidence(said.confidence)}"
     yield "CAUSE", head, "bold red"
     yield "", printable(said.reason, 240), ""
     lead = answer.leading
@@ -101,14 +101,16 @@ def _reasons(support: list[Evidence]) -> list[Evidence]:
 
 
 def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
-    confidence = f"   best guess {answer.verdict.confidence:.2f}" if answer.hypotheses else ""
-    yield "UNKNOWN", f"not diagnosed{confidence}", "bold yellow"
+    guess = (
+        f"   best guess {confidence(answer.verdict.confidence)}" if answer.hypotheses else ""
+    )
+    yield "UNKNOWN", f"not diagnosed{guess}", "bold yellow"
     yield "", printable(answer.verdict.reason, 240), ""
     yield from _gpu(case)
     yield from _moved(answer)
     for position, other in enumerate(answer.hypotheses[:3]):
         contrary = "; ".join(_cite(e) for e in wording.against(answer, other)[:2])
-        text = f"{printable(other.cause, 60)} {other.confidence:.2f}"
+        text = f"{printable(other.cause, 60)} {confidence(other.confidence)}"
         yield (
             "NEAREST" if position == 0 else "",
             text + (f"   against it: {contrary}" if contrary else ""),
@@ -117,7 +119,11 @@ def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
 
 
 def _healthy(case: Case, answer: Answer) -> Iterator[Row]:
-    yield "HEALTHY", f"no incident   confidence {answer.verdict.confidence:.2f}", "bold green"
+    yield (
+        "HEALTHY",
+        f"no incident   confidence {confidence(answer.verdict.confidence)}",
+        "bold green",
+    )
     yield "", printable(answer.verdict.reason, 240), ""
     yield from _moved(answer)
 
@@ -166,10 +172,11 @@ def _trial(answer: Answer) -> str:
 
 def _fixes(answer: Answer) -> Iterator[Row]:
     for position, fix in enumerate(answer.fixes[:4]):
-        files = [f"fixes/{printable(f, 80)}" for f in (fix.file,) if f]
-        files += [f"undo fixes/{printable(f, 80)}" for f in (fix.undo,) if f]
-        text = " · ".join([wording.proposal(fix), *files])
-        yield "DO" if position == 0 else "", text if position == 0 else f"or {text}", "bold"
+        action = printable(fix.action, 240)
+        yield "DO" if position == 0 else "", action if position == 0 else f"or {action}", "bold"
+        files = [f"fixes/{printable(fix.file, 80)}"] if fix.file else []
+        files += [f"undo fixes/{printable(fix.undo, 80)}"] if fix.undo else []
+        yield "", "   " + " · ".join([wording.proposal(fix), *files]), ""
 
 
 def _gpu(case: Case) -> Iterator[Row]:

@@ -148,9 +148,7 @@ def missing(hypothesis: Hypothesis | None) -> str | None:
 
 
 def proposal(fix: Fix) -> str:
-    """What to do, what came of the gate, how long it takes."""
+    """What came of the gate, how long it takes, whether it can be taken back."""
     kept = "reversible" if fix.reversible else "NOT reversible"
-    return (
-        f"{printable(fix.action, 240)} ({fix.kind} of {printable(fix.target, 80)}; "
-        f"gate: {printable(fix.gate, 160)}) · {printable(fix.time_to_effect, 60)}, {kept}"
-    )
+    gate = printable(fix.gate, 240)
+    return f"{fix.kind} of {printable(fix.target, 80)} · {gate} · {printable(fix.time_to_effect, 60)}, {kept}"

@@ -57,7 +57,7 @@ def test_unknown_says_what_moved_and_what_to_record() -> None:
     assert "CAUSE" not in text
     assert "MOVED      vllm waiting 1 → 24" in text
     assert "NEAREST    kv_pool_too_small 0.31" in text
-    assert "Record it with: curl -X POST http://HOST:8000/start_profile" in text
+    assert "record it: curl -X POST http://HOST:8000/start_profile" in text
 
 
 def test_healthy_says_how_far_from_an_incident() -> None:

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from rca import wording
 from rca.case import Case
-from rca.plain import duration, moment, number, printable
+from rca.plain import confidence, duration, moment, number, printable
 from rca.postmortem.charts import draw
 from rca.postmortem.story import arm_names, ratio_to_healthy, share, tell
 
@@ -52,6 +52,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        confidence=confidence,
         show=lambda value: printable(value, 2_000), lines=_lines, moment=moment, duration=duration,
         number=number, share=share, ratio=ratio_to_healthy, movement=wording.movement,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rca import wording
 from rca.answer import Evidence
 from rca.case import Case
-from rca.plain import duration, factor, moment, number, printable, quantity
+from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
 from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
@@ -82,6 +82,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        confidence=confidence,
         cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
         moment=moment, duration=duration, number=number, quantity=quantity, share=share,
         ratio=ratio_to_healthy, effect=_effect,

@@ -10,7 +10,7 @@ from statistics import median
 from rca import wording
 from rca.answer import Answer, Evidence, Hypothesis, natural, read
 from rca.case import Case
-from rca.plain import duration, moment, number, percent, printable
+from rca.plain import confidence, duration, moment, number, percent, printable
 from rca.postmortem.chronicle import (
     Event,
     Said,
@@ -154,12 +154,12 @@ def _paragraph(
 def _cause(answer: Answer) -> Said:
     said = answer.verdict
     if said.status == "diagnosed":
-        text = f"{said.cause} ({said.class_}), confidence {said.confidence:.2f}: {printable(said.reason, 240)}"
+        text = f"{said.cause} ({said.class_}), confidence {confidence(said.confidence)}: {printable(said.reason, 240)}"
         lead = answer.leading
         return Said(text, tuple(lead.evidence[:4]) if lead else ())
     if said.status == "no_incident":
         return Said(
-            f"No incident, confidence {said.confidence:.2f}: {printable(said.reason, 240)}"
+            f"No incident, confidence {confidence(said.confidence)}: {printable(said.reason, 240)}"
         )
     return Said(f"The cause is not known: {printable(said.reason, 240)}")
 
@@ -217,7 +217,10 @@ def _factors(answer: Answer) -> list[Said]:
     if not others:
         return [Said(f"No second cause reached a confidence of {_CONTRIBUTES}.")]
     return [
-        Said(f"{h.cause} ({h.class_}), confidence {h.confidence:.2f}.", tuple(h.evidence[:6]))
+        Said(
+            f"{h.cause} ({h.class_}), confidence {confidence(h.confidence)}.",
+            tuple(h.evidence[:6]),
+        )
         for h in others
     ]
 
@@ -233,7 +236,7 @@ def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
         ):
             continue
         why = wording.because(answer, other)
-        head = f"{other.cause}, confidence {other.confidence:.2f}"
+        head = f"{other.cause}, confidence {confidence(other.confidence)}"
         reasons = "; ".join(wording.movement(e) for e in contrary[:3])
         said.append(
             Said(
