@@ -229,7 +229,9 @@ def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection
     try:
         con = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config=config)
         con.execute("SET TimeZone = 'UTC'")
-        con.execute("SET enable_progress_bar = false")
+        # Only where it is on: in a notebook without ipywidgets even switching it off fails.
+        if con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+            con.execute("SET enable_progress_bar = false")
     except duckdb.Error as error:
         first = str(error).strip().splitlines()[0]
         if "lock" in first.lower():
