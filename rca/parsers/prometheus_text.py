@@ -29,7 +29,7 @@ _LABEL = re.compile(
 )
 _ESCAPE = re.compile(r"\\(.)")
 _UNESCAPED = {"n": "\n"}
-_META = re.compile(rb"^# *(TYPE|UNIT|HELP|EOF)\b *(\S*) *(.*?)\r?$", re.MULTILINE)
+_META = re.compile(r"# *(TYPE|UNIT|EOF)\b *(\S*) *(.*)")
 _FIRST_MS = 1e11
 _FAMILY = re.compile(r"_(total|created|bucket|sum|count|info|gsum|gcount)$")
 
@@ -100,14 +100,9 @@ class _Reader:
 
     def add(self, block: bytes) -> None:
         """Some whole lines."""
-        for what, name, rest in _META.findall(block):
-            if what == b"TYPE":
-                self._families.types[name.decode()] = rest.decode().strip().lower()
-            elif what == b"UNIT":
-                self._families.units[name.decode()] = rest.decode().strip()
-            self._open_metrics |= what == b"EOF"
-        text = block.decode("utf-8", "replace")
-        lines = pl.Series("line", text.split("\n"), dtype=pl.String)
+        lines = pl.Series("line", block.decode("utf-8", "replace").split("\n"), dtype=pl.String)
+        for comment in lines.filter(lines.str.starts_with("#")):
+            self._learn(comment)
         lines = lines.filter(~lines.str.contains(r"^\s*(#|$)"))
         frame = lines.str.extract_groups(LINE).struct.unnest()
         good = frame["key"].is_not_null()
@@ -117,6 +112,16 @@ class _Reader:
             frame = frame.filter(good)
         if len(frame):
             self._pending.append((frame.drop("key"), self._number(frame["key"])))
+
+    def _learn(self, comment: str) -> None:
+        found = _META.match(comment)
+        if found is None:
+            return
+        if found[1] == "TYPE":
+            self._families.types[found[2]] = found[3].strip().lower()
+        elif found[1] == "UNIT":
+            self._families.units[found[2]] = found[3].strip()
+        self._open_metrics |= found[1] == "EOF"
 
     def _number(self, keys: pl.Series) -> np.ndarray:
         for key in keys.unique(maintain_order=True):

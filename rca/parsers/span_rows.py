@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from rca.parsers.format import Sink
 
-BATCH_ROWS = 100_000
+BATCH_ROWS = 20000
 _HEX = re.compile(r"[0-9a-f]+").fullmatch
 _NORMAL = "^0*[1-9a-f][0-9a-f]*$"
 _ID_BYTES = (8, 16)
@@ -171,7 +171,9 @@ class SpanRows:
         for table, schema, rows in tables:
             if rows:
                 columns = [
-                    _ids(column, field.name) if field.name in _ID_COLUMNS else pa.array(column, field.type)
+                    _ids(column, field.name)
+                    if field.name in _ID_COLUMNS
+                    else pa.array(column, field.type)
                     for column, field in zip(zip(*rows, strict=True), schema, strict=True)
                 ]
                 self._sink.insert(table, pa.Table.from_arrays(columns, schema=schema))
