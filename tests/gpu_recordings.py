@@ -50,7 +50,7 @@ def row(case: Case, query: str) -> dict[str, Any]:
 
 
 def event(
-    name: str, ts: str, dur: str | None, cat: str = "cpu_op", ph: str = "X", **args: Any
+    name: str, ts: str, dur: str | None, /, cat: str = "cpu_op", ph: str = "X", **args: Any
 ) -> str:
     """One event as the profiler writes it; times are the text of the file."""
     parts = [f'"ph": "{ph}"', f'"cat": "{cat}"', f'"name": {json.dumps(name)}']

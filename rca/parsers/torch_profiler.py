@@ -28,7 +28,7 @@ _BOM = b"\xef\xbb\xbf"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})')
-_ARRAY = re.compile(rb'\s*\[\s*(?:\{[^{}]*"ph"\s*:|\]\s*$)')
+_ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"ph"\s*:')
 _OBJECT = re.compile(
     rb'\s*\{.*"(?:traceEvents|deviceProperties|baseTimeNanoseconds)"\s*:', re.DOTALL
 )

@@ -72,12 +72,13 @@ CREATE MACRO block(file) AS TABLE
             "Addr" VARCHAR, "Device Id" BIGINT, "Device Type" BIGINT,
             name VARCHAR, labels VARCHAR)'});
 
--- Times beyond 4 * 10^18 ns (the year 2096) are damage: added to a base they leave 64 bits.
+-- Times beyond 4 * 10^18 ns (the year 2096) and durations beyond 236 years are damage: their sum
+-- would leave 64 bits.
 CREATE MACRO timed(file) AS TABLE
     SELECT b.i, b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args,
         c.target, c.kind,
         CASE WHEN abs(to_ns(b.ts)) < 4000000000000000000 THEN to_ns(b.ts) END AS ts_ns,
-        CASE WHEN abs(to_ns(b.dur)) < 4000000000000000000 THEN to_ns(b.dur) END AS dur_ns,
+        CASE WHEN abs(to_ns(b.dur)) < 7450000000000000000 THEN to_ns(b.dur) END AS dur_ns,
         coalesce(NOT getvariable('is_quoted') AND (is_rough(b.ts) OR is_rough(b.dur)), false)
             AS is_rough
     FROM block(file) AS b

@@ -7,6 +7,7 @@ import re
 from typing import Any, NamedTuple
 
 MAX_EVENT_CHARS = 16_777_216
+_LITERAL_CHARS = 32  # a number, a word or an escape may be cut in two
 _INT64 = range(-(2**63), 2**63)
 _BETWEEN = re.compile(r"[\s,]*")
 _NEXT = re.compile(r"\},\s*(?=\{)")
@@ -99,7 +100,7 @@ def _reaches_end(error: ValueError, text: str, at: int) -> bool:
     if len(text) - at > MAX_EVENT_CHARS:
         return False
     place = getattr(error, "pos", 0)
-    return place >= len(text.rstrip()) or "Unterminated string" in str(error)
+    return place >= len(text) - _LITERAL_CHARS or "Unterminated string" in str(error)
 
 
 def _mended(text: str, at: int, final: bool) -> tuple[Any, int | None]:
