@@ -77,9 +77,13 @@ class Move:
 
 
 def gather(case: Case) -> None:
-    """Write evidence and suspect for the first incident window; changes are evidence too."""
+    """Write evidence and suspect for the first incident window; changes are evidence too.
+
+    Without an incident the whole of the incident's recordings is compared with the baseline:
+    what moved most is worth knowing whatever the status.
+    """
     case.clear(["evidence", "suspect"])
-    span = _span(case)
+    span = _span(case) or _whole(case)
     if span is None:
         return
     moves = [m for s in load(case) if (m := measure(s, span))]
@@ -106,6 +110,12 @@ def _span(case: Case) -> Span | None:
         "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' ORDER BY id LIMIT 1"
     )
     return Span(*rows[0]) if rows else None
+
+
+def _whole(case: Case) -> Span | None:
+    first, last = case.rows("SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident'")[0]
+    has_baseline = case.scalar("SELECT count(*) FROM source WHERE part = 'baseline'")
+    return Span(first, last, 0) if has_baseline and first is not None else None
 
 
 def measure(signal: Signal, span: Span) -> Move | None:
