@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 _RESAMPLES = 1000
@@ -36,9 +37,7 @@ def paired(after: Sequence[float], before: Sequence[float], seed: int = 0) -> Ef
         return None
     logs = [math.log(a / b) for a, b in pairs]
     rng = random.Random(seed)
-    means = sorted(
-        sum(rng.choices(logs, k=len(logs))) / len(logs) for _ in range(_RESAMPLES)
-    )
+    means = sorted(sum(rng.choices(logs, k=len(logs))) / len(logs) for _ in range(_RESAMPLES))
     return Effect(
         ratio=math.exp(sum(logs) / len(logs)),
         low=math.exp(means[round(0.025 * (_RESAMPLES - 1))]),
@@ -59,5 +58,5 @@ def cliffs_delta(after: Sequence[float], before: Sequence[float]) -> float:
 
 def is_monotone(values: Sequence[float], sign: int, slack: float = 0.02) -> bool:
     """Whether values go one way from first to last, small steps back allowed."""
-    steps = [sign * (b - a) for a, b in zip(values, values[1:], strict=False)]
+    steps = [sign * (b - a) for a, b in pairwise(values)]
     return all(step >= -slack for step in steps) and sum(steps) > slack

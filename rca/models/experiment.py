@@ -12,58 +12,52 @@ never the size of the effect in production.
 from __future__ import annotations
 
 import math
-import random
 import time
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, NamedTuple
 
 from rca.errors import CauseError, MissingExtra
-from rca.models.arms import run as run_arm
-from rca.models.arms import run_twin
-from rca.models.effect import Effect, is_monotone, paired
 from rca.models.fault import Fault
 from rca.models.faults import PLACEBO, find
 from rca.models.figures import log_ratios
-from rca.models.ranking import DEAD_BAND, LEAST_LIKENESS, MARGIN, Rank, is_still, rank
+from rca.models.pairing import PAIRS, ArmPlan, Pairing
+from rca.models.ranking import LEAST_LIKENESS, MARGIN, Rank, is_still, rank
+from rca.models.reproduce import torch_runtime
+from rca.models.screening import DOSES, OP_FIGURES, ArmRow, Figures, Screening, mean_of, still
 from rca.models.settings import Plan
 from rca.models.workload import WorkloadSettings
 
 if TYPE_CHECKING:
     from rca.models.worker import Runtime
 
+__all__ = ["ArmRow", "Experiment", "run"]
+
 Progress = Callable[[str], None]
 
-PAIRS = 6  # 4 of 4 with one sign happens by chance once in 16 times, 6 of 6 once in 64
-DOSES = (0.5, 1.0, 2.0)
-FIXED_BELOW = 1.10  # a mended figure's upper bound, against the healthy one
-_TWIN_SEEDS = (101, 102, 103)
-_TWIN_SECONDS = 30.0
-_SHORTEST_S, _LONGEST_S = 3.0, 12.0
+FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
+_HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
 _LEAST_BUDGET_S = 1.0
-_OP_FIGURES = (
-    "ops_per_token",
-    "gemm_rows_per_token",
-    "allocations_per_token",
-    "syncs_per_token",
-)
-
-
-class ArmRow(NamedTuple):
-    """One figure of one run."""
-
-    arm: str  # healthy, control, fault, fix, placebo or candidate:ID
-    pair: int
-    engine: str  # torch or twin
-    figure: str
-    value: float
+_SCREENING_SHARE = 0.2  # of the budget at most goes to rivals in the twin
+_COUNTED_RIVALS = 2
 
 
 @dataclass
 class Experiment:
-    """What was tried, what came out, and why the verdict is what it is."""
+    """What was tried, what came out, and why the verdict is what it is.
+
+    Attributes:
+        status: validated, mechanism_only, partial_fix, ambiguous, refuted,
+            not_reproducible_on_device, inconclusive or not_run.
+        device: what it ran on; None when nothing ran.
+        fault: the knob as it was turned, in words; None when nothing ran.
+        fix: the other knob, in words; None when none was tried.
+        pairs: complete pairs of torch runs.
+        arms: each figure of each run.
+        details: A/A floor, effects with intervals, dose-response, ranks of the candidates,
+            side effects of the fix, and what was left out.
+    """
 
     cause: str
     status: str
@@ -106,16 +100,13 @@ def run(
         seed: of traffic, order of arms and bootstrap.
         progress: called with a line about what is going on.
 
-    Returns:
-        An Experiment whose status is validated, mechanism_only, partial_fix, ambiguous,
-        refuted, not_reproducible_on_device, inconclusive or not_run.
-
     Raises:
         CauseError: no such cause.
     """
-    trial = _Trial(find(cause), settings, observed, rivals, budget_s, seed, progress)
-    verdict = trial.judge()
-    return trial.report(verdict)
+    trial = _Trial(find(cause), settings, rivals, observed or {}, budget_s)
+    trial.seed = seed
+    trial.say = progress or trial.say
+    return trial.run()
 
 
 class _Trial:
@@ -125,57 +116,293 @@ class _Trial:
         self,
         fault: Fault,
         settings: WorkloadSettings | None,
-        observed: Mapping[str, float] | None,
         rivals: Sequence[str],
+        observed: Mapping[str, float],
         budget_s: float,
-        seed: int,
-        progress: Progress | None,
     ) -> None:
-        self.began_ns = time.monotonic_ns()
-        self.fault, self.seed, self.budget_s = fault, seed, budget_s
-        self.observed = dict(observed or {})
+        self.began = time.monotonic()
+        self.fault, self.budget_s, self.seed = fault, budget_s, 0
+        self.observed = {k: v for k, v in observed.items() if math.isfinite(v)}
         self.healthy = (settings or WorkloadSettings()).apply(Plan())
-        self.say = progress or (lambda _line: None)
-        self.rivals = _reproducible(rivals, fault.cause)
+        self.say: Progress = lambda _line: None
+        self.left_out: list[str] = []
+        self.rivals = self._reproducible(rivals)
         self.device: str | None = None
+        self.made: Runtime | None = None
         self.pairs = 0
         self.rows: list[ArmRow] = []
-        self.details: dict[str, object] = {
-            "claim": "figures of the model on this device; direction and mechanism only",
-            "budget_s": budget_s,
-            "seed": seed,
-        }
-        self.left_out: list[str] = []
+        self.details: dict[str, object] = {}
 
-    def judge(self) -> Verdict:
+    def run(self) -> Experiment:
         """Walk the steps, from cheap to dear."""
+        with ExitStack() as stack:
+            verdict = self._precondition() or self._judge(stack)
+        self.details |= {
+            "claim": "figures of the model on this device: mechanism and direction only",
+            "budget_s": self.budget_s,
+            "seed": self.seed,
+            "left_out": self.left_out,
+        }
+        ran = bool(self.rows)
+        return Experiment(
+            cause=self.fault.cause,
+            status=verdict.status,
+            reason=verdict.reason,
+            device=self.device,
+            fault=_turned(self.healthy, self._faulty(10.0)) if ran else None,
+            fix=self.fault.fix.name if self.pairs and self.fault.fix else None,
+            pairs=self.pairs,
+            spent_ns=round((time.monotonic() - self.began) * 1e9),
+            arms=self.rows,
+            details=self.details,
+        )
+
+    def _precondition(self) -> Verdict | None:
         if not self.fault.reproducible:
             return Verdict("not_reproducible_on_device", f"this cause {self.fault.device}")
         if self.fault.cause == "healthy":
             return Verdict("not_run", "there is no fault to try")
         if self.budget_s < _LEAST_BUDGET_S:
             return Verdict("not_run", f"a budget of {self.budget_s:g} s is too small")
-        return self._in_the_twin() or self._against_rivals() or self._in_torch()
+        return None
 
-    def report(self, verdict: Verdict) -> Experiment:
-        """Everything that is known, with the verdict."""
-        self.details["left_out"] = self.left_out
-        ran = bool(self.rows)
-        return Experiment(
-            cause=self.fault.cause,
-            status=verdict.status,
-            reason=verdict.reason,
-            device=self.device if ran else None,
-            fault=_setting(self.healthy, self._plan(1.0, 10.0)) if ran else None,
-            fix=self.fault.fix.name if ran and self.fault.fix else None,
-            pairs=self.pairs,
-            spent_ns=time.monotonic_ns() - self.began_ns,
-            arms=self.rows,
-            details=self.details,
-        )
+    def _judge(self, stack: ExitStack) -> Verdict:
+        screening = self._screen()
+        shown = dict(screening.shown)
+        verdict = self._check_counters(screening) or self._rank_early(shown)
+        if verdict:
+            return verdict
+        self.made = self._torch(stack)
+        if self.made and self._needs_counts():
+            self._count(shown)
+        if missing := still(self.fault.moves, shown[self.fault.cause, 1.0]):
+            return Verdict("refuted", _still_text(missing))
+        if self.observed and (verdict := self._rank(shown)):
+            return verdict
+        if self.made is None:
+            return Verdict(
+                "mechanism_only", "counters of the twin only: torch is not installed"
+            )
+        return self._pairs(self.made)
 
-    def _plan(self, dose: float, seconds: float) -> Plan:
-        return self.fault.plan(self.healthy, dose, seconds)
+    def _rank_early(self, shown: Mapping[tuple[str, float], Figures]) -> Verdict | None:
+        """What the twin alone can refute, before torch is even imported."""
+        if not self.observed:
+            return None
+        if is_still(self.observed):
+            return Verdict("refuted", "nothing in the incident's figures moved by a fifth")
+        verdict = self._rank(shown)
+        return verdict if verdict and not self._needs_counts() else None
+
+    def _reproducible(self, rivals: Sequence[str]) -> list[Fault]:
+        found: dict[str, Fault] = {}
+        for cause in rivals:
+            try:
+                rival = find(cause)
+            except CauseError:
+                self.left_out.append(f"{cause}: not in the model's list of causes")
+                continue
+            if rival.cause in (self.fault.cause, "healthy"):
+                continue
+            if rival.reproducible:
+                found[rival.cause] = rival
+            else:
+                self.left_out.append(f"{rival.cause}: {rival.device}")
+        return list(found.values())
+
+    def _faulty(self, seconds: float) -> Plan:
+        return self.fault.plan(self.healthy, 1.0, seconds)
 
     def _left_s(self) -> float:
-        return self.budget_s - (time.monotonic_ns() - self.began_ns) / 1e9
+        return self.budget_s - (time.monotonic() - self.began)
+
+    def _screen(self) -> Screening:
+        self.say(f"twin: {self.fault.cause} and {len(self.rivals)} rivals, three doses each")
+        self.device = "cpu"
+        screening = Screening(self.healthy)
+        screening.add(self.fault, "fault")
+        until_s = (1 - _SCREENING_SHARE) * self.budget_s
+        if self.observed:
+            left = screening.add_rivals(self.rivals, lambda: self._left_s() > until_s)
+            self.left_out += [f"{cause}: no time left for it" for cause in left]
+        self.rows += screening.rows
+        return screening
+
+    def _check_counters(self, screening: Screening) -> Verdict | None:
+        if missing := screening.still_counters(self.fault):
+            return Verdict("refuted", _still_text(missing))
+        response = screening.dose_response(self.fault)
+        if response:
+            self.details["dose_response"] = {
+                "figure": response.figure,
+                "doses": [0.0, *DOSES],
+                "log_ratios": response.values,
+                "monotone": response.monotone,
+            }
+            if not response.monotone:
+                return Verdict("refuted", f"{response.figure} does not follow the dose")
+        return None
+
+    def _needs_counts(self) -> bool:
+        return bool(OP_FIGURES & (self.observed.keys() | self.fault.moves.keys()))
+
+    def _torch(self, stack: ExitStack) -> Runtime | None:
+        try:
+            made = stack.enter_context(torch_runtime(layers=1, hidden=160))
+        except MissingExtra as error:
+            self.left_out.append(f"torch runs: {error}")
+            return None
+        self.device = made.name
+        return made
+
+    def _count(self, shown: dict[tuple[str, float], Figures]) -> None:
+        """Add exact operator counts of the cause and of its nearest rivals."""
+        from rca.models.op_counts import count
+
+        if self.made is None:
+            return
+        nearest = [found.cause for found in rank(self.observed, shown)]
+        known = {fault.cause: fault for fault in (self.fault, *self.rivals)}
+        causes = [self.fault.cause, *(c for c in nearest if c != self.fault.cause)]
+        before = count(self.healthy, self.made, self.seed)
+        for cause in causes[: 1 + _COUNTED_RIVALS]:
+            plan = known[cause].plan(self.healthy, 1.0, 10.0)
+            ratios = log_ratios(count(plan, self.made, self.seed), before)
+            for dose in DOSES:
+                shown[cause, dose] = shown[cause, dose] | ratios
+            if cause == self.fault.cause:
+                self.details["operator_counts"] = ratios
+
+    def _rank(self, shown: Mapping[tuple[str, float], Figures]) -> Verdict | None:
+        """Compare directions with the incident; None when the cause is clearly first."""
+        ranks = rank(self.observed, shown)
+        self.details["ranks"] = [found.as_dict() for found in ranks]
+        own = next(found for found in ranks if found.cause == self.fault.cause)
+        others = [found for found in ranks if found.cause != own.cause]
+        if own.likeness < LEAST_LIKENESS:
+            return Verdict(
+                "refuted",
+                f"the model's incident looks unlike this one (likeness {own.likeness:.2f}, "
+                f"worst in {own.worst_figure})",
+            )
+        if others and others[0].likeness > own.likeness + MARGIN:
+            return Verdict("refuted", _explains_better(others[0], own))
+        near = [found for found in others if found.likeness > own.likeness - MARGIN]
+        if near:
+            names = ", ".join(sorted({own.cause, *(found.cause for found in near)}))
+            fails = "; ".join(f"{f.cause} is off in {f.worst_figure}" for f in (own, *near))
+            return Verdict("ambiguous", f"{{{names}}} look equally like the incident: {fails}")
+        return None
+
+    def _pairs(self, made: Runtime) -> Verdict:
+        pairing = Pairing(made, self._arms(), self.seed)
+        self.say(f"torch on {made.name}: up to {PAIRS} pairs of {len(pairing.arms)} arms")
+        self.pairs = pairing.run(self._left_s)
+        self.rows += pairing.rows
+        if self.pairs < PAIRS:
+            return Verdict(
+                "inconclusive",
+                f"the budget of {self.budget_s:g} s was spent after {self.pairs} of {PAIRS} pairs",
+            )
+        self._describe(pairing)
+        return self._verdict(pairing)
+
+    def _arms(self) -> dict[str, ArmPlan]:
+        arms: dict[str, ArmPlan] = {
+            "healthy": lambda _seconds: self.healthy,
+            "control": lambda _seconds: self.healthy,
+            "fault": self._faulty,
+            "placebo": lambda seconds: PLACEBO.apply(self._faulty(seconds)),
+        }
+        fix = self.fault.fix
+        if fix:
+            arms["fix"] = lambda seconds: fix.apply(self._faulty(seconds))
+        return arms
+
+    def _describe(self, pairing: Pairing) -> None:
+        timing = self.fault.timing
+        self.details["seconds_a_run"] = pairing.seconds
+        self.details["noise"] = {figure: pairing.noise(figure) for figure in timing}
+        effects: dict[str, dict[str, object]] = {}
+        for arm in sorted(pairing.figures):
+            found = {figure: pairing.effect(arm, figure) for figure in timing}
+            effects[arm] = {key: value.as_dict() for key, value in found.items() if value}
+        self.details["effects"] = effects
+        if "fix" in pairing.figures:
+            ratios = mean_of(pairing.ratios("fix"))
+            worse = {k: math.exp(v) for k, v in ratios.items() if abs(v) > math.log(1.2)}
+            self.details["side_effects"] = worse
+
+    def _verdict(self, pairing: Pairing) -> Verdict:
+        every = pairing.ratios("fault")
+        missing = [key for shown in every for key in still(self.fault.moves, shown)]
+        if missing:
+            return Verdict("refuted", _still_text(sorted(set(missing))) + " in torch")
+        slow = [figure for figure in self.fault.timing if self._is_slower(pairing, figure)]
+        if not self.observed:
+            return Verdict("mechanism_only", "no figures of the incident to compare with")
+        if not slow:
+            return Verdict(
+                "mechanism_only",
+                "counters moved as they must, but no latency beyond the noise of equal arms",
+            )
+        if self.fault.fix is None:
+            return Verdict("mechanism_only", "reproduced, but no other knob mends it here")
+        return self._verdict_on_fix(pairing, slow)
+
+    def _is_slower(self, pairing: Pairing, figure: str) -> bool:
+        effect = pairing.effect("fault", figure)
+        return bool(effect and effect.same_sign and effect.low > pairing.noise(figure))
+
+    def _verdict_on_fix(self, pairing: Pairing, slow: Sequence[str]) -> Verdict:
+        if all(_is_mended(pairing, "placebo", figure) for figure in slow):
+            return Verdict("inconclusive", "the placebo mends it too")
+        if all(_is_mended(pairing, "fix", figure) for figure in slow):
+            return Verdict(
+                "validated",
+                f"reproduced in {self.pairs} of {self.pairs} pairs, most like the incident, "
+                f"and mended by another knob",
+            )
+        share = min(_mended_share(pairing, figure) for figure in slow)
+        if share >= _HALF_MENDED:
+            return Verdict("partial_fix", f"the fix takes {share:.0%} of the effect away")
+        return Verdict("mechanism_only", "reproduced, but the fix does not mend it")
+
+
+def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
+    effect = pairing.effect(arm, figure)
+    return effect is not None and effect.high < FIXED_BELOW
+
+
+def _mended_share(pairing: Pairing, figure: str) -> float:
+    fault, fix = pairing.effect("fault", figure), pairing.effect("fix", figure)
+    if fault is None or fix is None or fault.ratio <= 1:
+        return 0.0
+    return 1 - max(0.0, math.log(fix.ratio)) / math.log(fault.ratio)
+
+
+def _still_text(missing: Sequence[str]) -> str:
+    return f"the fault does not move {', '.join(missing)} under this workload"
+
+
+def _explains_better(other: Rank, own: Rank) -> str:
+    return (
+        f"{other.cause} looks more like the incident ({other.likeness:.2f} against "
+        f"{own.likeness:.2f}; worst in {own.worst_figure})"
+    )
+
+
+def _turned(before: Plan, after: Plan) -> str:
+    """The knobs that differ, as 'name before -> after'."""
+    found: list[str] = []
+    for part in ("args", "build", "traffic"):
+        old, new = getattr(before, part), getattr(after, part)
+        for knob in fields(old):
+            a, b = getattr(old, knob.name), getattr(new, knob.name)
+            if a != b:
+                found.append(f"{knob.name} {a:g} -> {b:g}" if _are_numbers(a, b) else knob.name)
+    return ", ".join(found)
+
+
+def _are_numbers(*values: object) -> bool:
+    return all(isinstance(value, int | float) for value in values)

@@ -24,9 +24,9 @@ def _memory() -> tuple[Fault, ...]:
             moves={"memory_growth": 1},
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
-                "the processor keeps at most 16 tensors",
+                "the processor keeps at most 4 tensors",
                 "processor_history_limit",
-                lambda plan: plan.with_args(processor_history_limit=16),
+                lambda plan: plan.with_args(processor_history_limit=4),
             ),
             growth=True,
         ),

@@ -126,20 +126,21 @@ def _workers(engine: str, say: Progress) -> Iterator[Bench]:
         yield Bench(made)
 
 
-def torch_runtime() -> AbstractContextManager[Runtime]:
-    """A calibrated model.
+def torch_runtime(layers: int = 4, hidden: int = 128) -> AbstractContextManager[Runtime]:
+    """A calibrated model of that size.
 
     Raises:
         MissingExtra: torch is not installed.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # or the profiler talks on stderr
     try:
+        from rca.models.decoder import DecoderConfig
         from rca.models.worker import runtime
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "torch":
             raise
         raise MissingExtra("torch", "torch") from error
-    return runtime()
+    return runtime(DecoderConfig(layers=layers, hidden=hidden))
 
 
 @dataclass

@@ -85,6 +85,14 @@ class Scheduler:
             request.hashes = chain_hashes(request.tokens, self.args.block_size, request.salt)
         self.waiting.append(request)
 
+    def preload(self, prefix: Sequence[int]) -> None:
+        """Make a prefix findable, as if it had been asked for before."""
+        hashes = chain_hashes(prefix, self.args.block_size, 0)
+        blocks = self.pool.take(len(hashes)) if self.args.enable_prefix_caching else None
+        for block, key in zip(blocks or [], hashes, strict=bool(blocks)):
+            self.pool.remember(block, key)
+        self.pool.release(blocks or [])
+
     def schedule(self, now_ns: int) -> Batch:
         """The next step; empty when nothing may run now."""
         budget = self.args.max_num_batched_tokens

@@ -30,7 +30,7 @@ class CostModel:
     piece: int = 3300 * US  # each prompt in the step has an attention of its own
     tokenise_token: int = 4 * US
     tokenizer_load: int = 40 * MS
-    retain: int = 700 * US  # one more tensor kept
+    retain: int = 300 * US  # one more tensor kept
     retained_tensor: int = 54 * US  # one kept tensor looked at again
     context_copy_token: int = 1800  # a cast of one token's KV in all layers
     sync: int = 15 * US

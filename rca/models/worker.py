@@ -32,7 +32,7 @@ from rca.models.workload import Arrival
 STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
 _STEPS_A_TICK = 8
 _TICKS_KEPT = 9
-# Rows of the vocabulary's width in each leaked tensor, and in what it drags along.
+# A leaked tensor in rows of the vocabulary's width: what is looked at, what just stays.
 _KEPT_ROWS = 4
 _DRAGGED_ROWS = 32
 _BASE_BYTES = 300 << 20
@@ -140,7 +140,6 @@ class TorchWorker:
         # Under a profiler time means nothing: then the twin says how long a step takes.
         self.pace: TwinWorker | None = None
         self._history: list[Tensor] = []
-        self._dragged: list[Tensor] = []
         self._debt = self._lines_due = 0.0
         self._steps = 0
         self._wall_extra_ns = 0
@@ -159,7 +158,7 @@ class TorchWorker:
 
     def __exit__(self, *_: object) -> None:
         self._objects = []
-        self._history, self._dragged = [], []
+        self._history = []
         self.frontend.close()
 
     def admit(self, request: Request) -> int:
@@ -209,7 +208,7 @@ class TorchWorker:
 
     def live_bytes(self) -> int:
         """A base and what is kept on purpose; the allocator's habits left out."""
-        kept = sum(tensor.nbytes for tensor in (*self._history, *self._dragged))
+        kept = sum(tensor.nbytes for tensor in self._history)
         return _BASE_BYTES + kept
 
     def collections(self) -> Sequence[int]:
@@ -290,17 +289,16 @@ class TorchWorker:
         if not build.retained_tensors_per_step:
             return logits
         self._debt += build.retained_tensors_per_step
-        while self._debt >= 1:
-            self._debt -= 1
-            row = logits.mean(0).to(torch.float32, copy=True)
-            self._history.append(row.repeat(_KEPT_ROWS))
-            self._dragged.append(row.repeat(_DRAGGED_ROWS))
+        row = logits.mean(0).to(torch.float32, copy=True)
+        for _ in range(min(int(self._debt), limit or int(self._debt))):
+            self._history.append(row.repeat(_KEPT_ROWS + _DRAGGED_ROWS))
+        self._debt %= 1
         if limit:
-            self._history, self._dragged = self._history[-limit:], self._dragged[-limit:]
+            self._history = self._history[-limit:]
         if not self._history:
             return logits
-        total = torch.stack(self._history).sum(0)
-        return logits - 1e-6 * total.view(_KEPT_ROWS, -1).mean(0)
+        seen = torch.stack([kept[: _KEPT_ROWS * len(row)] for kept in self._history])
+        return logits - 1e-6 * seen.sum(0).view(_KEPT_ROWS, -1).mean(0)
 
     def _sample(self, logits: Tensor) -> list[int]:
         for _ in range(self.plan.build.sampler_sorts):

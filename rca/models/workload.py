@@ -76,7 +76,9 @@ def _known(**values: float | None) -> dict[str, float]:
 def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[Arrival]:
     """Requests in order of time, from `start_ns` up to `end_ns`."""
     rng = random.Random(f"arrivals:{seed}")
-    prefixes = [_prefix(group, traffic.prefix_tokens) for group in range(traffic.prefix_groups)]
+    prefixes = [
+        shared_prefix(group, traffic.prefix_tokens) for group in range(traffic.prefix_groups)
+    ]
     weights = [1.0 / (1 + group) ** 0.5 for group in range(traffic.prefix_groups)]
     for index, at_ns in enumerate(_times(traffic, seed, start_ns, end_ns)):
         # Draws are the same in number for each request, whatever the knobs say: arms of
@@ -123,7 +125,8 @@ def _own_tokens(traffic: Traffic, draws: list[float]) -> int:
     return max(8, round(traffic.unique_tokens * (0.5 + draws[0])))
 
 
-def _prefix(group: int, tokens: int) -> tuple[int, ...]:
+def shared_prefix(group: int, tokens: int) -> tuple[int, ...]:
+    """The tokens that all requests of a group begin with."""
     rng = random.Random(f"prefix:{group}")
     return tuple(rng.randrange(VOCABULARY) for _ in range(tokens))
 

@@ -1,0 +1,108 @@
+"""The cheap and exact part of an experiment: what the twin says of each candidate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from rca.models.arms import run_twin
+from rca.models.effect import is_monotone
+from rca.models.fault import Fault
+from rca.models.figures import log_ratios
+from rca.models.ranking import DEAD_BAND
+from rca.models.settings import Plan
+
+DOSES = (0.5, 1.0, 2.0)
+SEEDS = (101, 102)
+SECONDS = 30.0
+OP_FIGURES = frozenset(
+    {"ops_per_token", "gemm_rows_per_token", "allocations_per_token", "syncs_per_token"}
+)
+
+Figures = dict[str, float]
+
+
+class ArmRow(NamedTuple):
+    """One figure of one run."""
+
+    arm: str  # healthy, control, fault, fix, placebo or candidate:ID
+    pair: int
+    engine: str  # torch or twin
+    figure: str
+    value: float
+
+
+class DoseResponse(NamedTuple):
+    """A figure's log-ratio to the healthy service at dose 0 and at each of DOSES."""
+
+    figure: str
+    values: list[float]
+    monotone: bool
+
+
+@dataclass
+class Screening:
+    """Twin runs of the healthy service and of candidates at three doses."""
+
+    healthy_plan: Plan
+    rows: list[ArmRow] = field(default_factory=list)
+    healthy: list[Figures] = field(default_factory=list)
+    shown: dict[tuple[str, float], Figures] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for pair, seed in enumerate(SEEDS):
+            self.healthy.append(self._run("healthy", pair, self.healthy_plan, seed))
+
+    def add(self, fault: Fault, arm: str) -> None:
+        """Run a candidate at each dose; keeps mean log-ratios to the healthy service."""
+        for dose in DOSES:
+            plan = fault.plan(self.healthy_plan, dose, SECONDS)
+            name = arm if dose == 1.0 else f"{arm}@{dose:g}"
+            ratios = [
+                log_ratios(self._run(name, pair, plan, seed), self.healthy[pair])
+                for pair, seed in enumerate(SEEDS)
+            ]
+            self.shown[fault.cause, dose] = mean_of(ratios)
+
+    def add_rivals(self, rivals: Iterable[Fault], may_go_on: Callable[[], bool]) -> list[str]:
+        """Run rivals while there is time; returns the causes that were left out."""
+        left: list[str] = []
+        for rival in rivals:
+            if may_go_on():
+                self.add(rival, f"candidate:{rival.cause}")
+            else:
+                left.append(rival.cause)
+        return left
+
+    def still_counters(self, fault: Fault) -> list[str]:
+        """Counters that the fault must move, but does not at dose 1."""
+        return still(fault.moves, self.shown[fault.cause, 1.0])
+
+    def dose_response(self, fault: Fault) -> DoseResponse | None:
+        """How the fault's first figure follows the dose; None where the twin has none."""
+        figures = [f for f in (*fault.moves, *fault.timing) if f not in OP_FIGURES]
+        if not figures:
+            return None
+        figure = figures[0]
+        values = [self.shown[fault.cause, dose].get(figure, 0.0) for dose in DOSES]
+        sign = fault.moves.get(figure, 1)
+        return DoseResponse(figure, [0.0, *values], is_monotone([0.0, *values], sign))
+
+    def _run(self, arm: str, pair: int, plan: Plan, seed: int) -> Figures:
+        figures = run_twin(plan, seed, SECONDS)
+        self.rows += [ArmRow(arm, pair, "twin", key, value) for key, value in figures.items()]
+        return figures
+
+
+def still(moves: Mapping[str, int], shown: Mapping[str, float]) -> list[str]:
+    """Keys of `moves` that `shown` has but that did not move as they must."""
+    return [
+        key for key, sign in moves.items() if key in shown and shown[key] * sign < DEAD_BAND
+    ]
+
+
+def mean_of(ratios: Sequence[Mapping[str, float]]) -> Figures:
+    """Means of the keys that all have."""
+    keys = set.intersection(*(set(one) for one in ratios)) if ratios else set()
+    return {key: sum(one[key] for one in ratios) / len(ratios) for key in sorted(keys)}
