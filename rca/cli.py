@@ -130,10 +130,10 @@ def analyze(
         )
     with case:
         pipeline.write(case, out)
-        _show(case, out, as_json, quiet)
+        _show(case, as_json, quiet)
 
 
-def _show(case: Case, out: Path, as_json: bool, quiet: bool) -> None:
+def _show(case: Case, as_json: bool, quiet: bool) -> None:
     if as_json:
         from rca.verdict_json import verdict
 
@@ -146,7 +146,6 @@ def _show(case: Case, out: Path, as_json: bool, quiet: bool) -> None:
     from rca.summary import render
 
     render(case, Console(highlight=False))
-    print(f"\n  postmortem {out / 'postmortem.md'} · report {out / 'report.html'} · case {out / 'case.duckdb'}")
 
 
 @app.command()

@@ -25,6 +25,8 @@ def printable(text: object, limit: int = 160) -> str:
     Control, format and direction characters become `\\x07`-like escapes; a cut is shown by `…`.
     """
     raw = str(text)
+    if len(raw) <= limit and raw.isascii() and raw.isprintable():
+        return raw
     shown = "".join(_visible(c) for c in raw[: limit + 1])
     return shown if len(shown) <= limit else shown[: max(limit - 1, 0)] + "…"
 

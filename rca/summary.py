@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from rca import wording
+from rca import captures, wording
 from rca.answer import Answer, Evidence, read
 from rca.case import Case
-from rca.plain import confidence, duration, number, percent, printable, size
+from rca.plain import confidence, duration, number, printable, size
 
 Row = tuple[str, str, str]  # label, text, style of the label
 
@@ -106,7 +106,7 @@ def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
     )
     yield "UNKNOWN", f"not diagnosed{guess}", "bold yellow"
     yield "", printable(answer.verdict.reason, 240), ""
-    yield from _gpu(case)
+    yield from _captures(case)
     yield from _moved(answer)
     for position, other in enumerate(answer.hypotheses[:3]):
         contrary = "; ".join(_cite(e) for e in wording.against(answer, other)[:2])
@@ -163,15 +163,16 @@ def _missing(answer: Answer) -> Iterator[Row]:
 
 def _trial(answer: Answer) -> str:
     trial = answer.trial
-    device = (
-        f" ({printable(trial.device, 30)} model, {trial.pairs} pairs)" if trial.device else ""
-    )
+    pairs = f", {trial.pairs} pairs" if trial.pairs else ""
+    device = f" ({printable(trial.device, 30)} model{pairs})" if trial.device else ""
     status = wording.TRIALS.get(trial.status, printable(trial.status, 40))
-    return f"{status}{device}: {printable(trial.reason, 300)}"
+    return f"{status}{device}: {printable(trial.reason, 400)}"
 
 
 def _fixes(answer: Answer) -> Iterator[Row]:
-    for position, fix in enumerate(answer.fixes[:4]):
+    codes = {gap.code for gap in answer.gaps}  # what to record is said under MISSING already
+    proposals = [f for f in answer.fixes if not (f.kind == "investigate" and f.target in codes)]
+    for position, fix in enumerate(proposals[:4]):
         action = printable(fix.action, 240)
         yield "DO" if position == 0 else "", action if position == 0 else f"or {action}", "bold"
         files = [f"fixes/{printable(fix.file, 80)}"] if fix.file else []
@@ -179,31 +180,11 @@ def _fixes(answer: Answer) -> Iterator[Row]:
         yield "", "   " + " · ".join([wording.proposal(fix), *files]), ""
 
 
-def _gpu(case: Case) -> Iterator[Row]:
-    """What the GPUs did: useful when there is nothing to compare with."""
-    if not case.has("gpu_breakdown"):
-        return
-    rows = case.rows(
-        "SELECT device, span_ns, busy_ns, compute_ns, comm_ns, mem_ns, overlap_ns, n_kernel "
-        "FROM gpu_breakdown WHERE device IS NOT NULL AND span_ns > 0 ORDER BY source_id, device LIMIT 4"
-    )
-    for position, (device, span, busy, compute, comm, mem, overlap, kernels) in enumerate(rows):
-        shares = f"compute {percent(compute / span)}, communication {percent(comm / span)}"
-        shares += f" (overlapping {percent(overlap / span)}), copies {percent(mem / span)}"
-        text = f"device {device}: busy {percent(busy / span)} of {duration(span)}: {shares}; {kernels:,} kernels"
-        yield "GPU" if position == 0 else "", text, "bold"
-    yield from _kernels(case) if rows else ()
-
-
-def _kernels(case: Case) -> Iterator[Row]:
-    if not case.has("kernel_summary"):
-        return
-    rows = case.rows(
-        "SELECT name, sum(count), sum(total_ns) FROM kernel_summary GROUP BY name ORDER BY 3 DESC, 1 LIMIT 3"
-    )
-    for position, (name, count, total) in enumerate(rows):
-        text = f"{printable(name, 70)}  {int(count):,} times, {duration(float(total))} together"
-        yield "KERNELS" if position == 0 else "", text, "bold"
+def _captures(case: Case) -> Iterator[Row]:
+    before = ""
+    for kind, text in captures.told(case):
+        yield kind if kind != before else "", text, "bold"
+        before = kind
 
 
 def _files(case: Case) -> list[str]:

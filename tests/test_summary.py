@@ -71,13 +71,13 @@ def test_lone_gpu_capture_says_what_the_gpu_did() -> None:
     case = case_builder.gpu_only()
     text = shown(case)
     assert "UNKNOWN    not diagnosed" in text
-    if not case.has("gpu_breakdown"):
-        pytest.skip("the view gpu_breakdown is not there")
     # gemm 0-400 and 700-800, all-reduce 300-600, a third kernel 900-1000 us
     assert (
-        "device 0: busy 80 % of 1 ms: compute 60 %, communication 30 % (overlapping 10 %)"
+        "device 0: busy 80 % of 1 ms in 4 kernels: compute 60 %, communication 30 % (10 % under compute)"
         in text
     )
+    assert "idle: nothing launched 20 %" in text
+    assert "KERNELS    gemm  2 times, 500 µs together" in text
 
 
 @pytest.mark.parametrize("width", [20, 40, 72])

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from statistics import median
 
-from rca import wording
+from rca import captures, wording
 from rca.answer import Answer, Evidence, Hypothesis, natural, read
 from rca.case import Case
 from rca.plain import confidence, duration, moment, number, percent, printable
@@ -81,7 +81,7 @@ def tell(case: Case) -> Story:
         figures=figures,
         events=events_of(case, answer),
         detection=detection_of(case, answer),
-        mechanism=_mechanism(answer, symptom),
+        mechanism=_mechanism(case, answer, symptom),
         factors=_factors(answer),
         ruled_out=_ruled_out(answer, decided=True),
         not_ruled_out=_ruled_out(answer, decided=False),
@@ -164,9 +164,14 @@ def _cause(answer: Answer) -> Said:
     return Said(f"The cause is not known: {printable(said.reason, 240)}")
 
 
-def _mechanism(answer: Answer, symptom: Evidence | None) -> list[Said]:
+def _mechanism(case: Case, answer: Answer, symptom: Evidence | None) -> list[Said]:
     """Five sentences: what the cause is, the change, what moved, what was felt, how much of it."""
     lead = answer.leading
+    if lead is None and answer.verdict.status == "unknown":
+        return [
+            Said(f"{kind if kind == 'GPU' else kind.capitalize()}: {text}.")
+            for kind, text in captures.told(case)
+        ]
     if lead is None or answer.verdict.status != "diagnosed":
         return [Said(f"{wording.movement(e)}.", (e.id,)) for e in answer.strongest(5)]
     definition = wording.cause_text(lead.cause)[1]

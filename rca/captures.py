@@ -1,0 +1,69 @@
+"""What profiler captures show by themselves, in lines for people: useful without any reference."""
+
+from __future__ import annotations
+
+from rca.case import Case
+from rca.plain import duration, percent, printable
+
+_DEVICES = 4
+_NAMES = 3
+_DEVICE_SQL = """
+SELECT b.source_id, b.device, b.span_ns, b.busy_ns, b.compute_ns, b.comm_ns, b.overlap_ns, b.mem_ns,
+    b.n_kernel, s.path
+FROM gpu_breakdown AS b
+JOIN source AS s ON s.id = b.source_id
+WHERE b.device IS NOT NULL AND b.span_ns > 0 AND s.part = 'incident'
+ORDER BY b.source_id, b.device
+"""
+_BOUND_SQL = """
+SELECT bound, share FROM gpu_bound
+WHERE source_id = ? AND device = ? AND bound NOT IN ('compute', 'comm', 'copy') AND share > 0.01
+ORDER BY share DESC, bound
+"""
+_NAMES_SQL = """
+SELECT name, sum(count), sum(total_ns)
+FROM {view} JOIN source AS s ON s.id = source_id
+WHERE s.part = 'incident' GROUP BY name ORDER BY 3 DESC, 1 LIMIT ?
+"""
+_IDLE = {
+    "sync": "waiting in a synchronising call",
+    "launch": "a launch on its way",
+    "idle": "nothing launched",
+}
+
+
+def told(case: Case) -> list[tuple[str, str]]:
+    """Pairs of a kind ('GPU', 'KERNELS', 'CALLS') and a line, in a fixed order."""
+    devices = case.rows(_DEVICE_SQL)
+    lines = [
+        ("GPU", _device(case, row, n_sources=len({d[0] for d in devices})))
+        for row in devices[:_DEVICES]
+    ]
+    if len(devices) > _DEVICES:
+        lines.append(
+            ("GPU", f"and {len(devices) - _DEVICES} more devices, see the view gpu_breakdown")
+        )
+    for kind, view in (("KERNELS", "kernel_summary"), ("CALLS", "api_summary")):
+        for name, count, total in case.rows(_NAMES_SQL.format(view=view), [_NAMES]):
+            text = f"{printable(name, 70)}  {int(count):,} times, {duration(float(total))} together"
+            lines.append((kind, text))
+    return lines
+
+
+def _device(case: Case, row: tuple[int, ...], n_sources: int) -> str:
+    source, device, span, busy, compute, comm, overlap, mem, kernels, path = row
+    parts = [f"compute {percent(compute / span)}"]
+    if comm:
+        parts.append(
+            f"communication {percent(comm / span)} ({percent(overlap / span)} under compute)"
+        )
+    if mem:
+        parts.append(f"copies {percent(mem / span)}")
+    idle = [
+        f"{_IDLE.get(bound, bound)} {percent(share)}"
+        for bound, share in case.rows(_BOUND_SQL, [source, device])
+    ]
+    where = f"{printable(path, 60)} " if n_sources > 1 else ""
+    text = f"{where}device {device}: busy {percent(busy / span)} of {duration(span)} in {kernels:,} kernels"
+    text += f": {', '.join(parts)}"
+    return text + (f"; idle: {', '.join(idle)}" if idle else "")
