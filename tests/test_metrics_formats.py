@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from rca.case import Case
-from rca.errors import BundleError
+from rca.errors import BundleError, ParseError
+from rca.parsers import recognise
 from rca.parsers.grafana_csv import value_of
 from rca.parsers.metric_rows import metric_type
 from rca.parsers.prometheus_text import parse_key
+from rca.parsers.stream import read_head
 
 Read = Callable[..., Case]
 _S = 1_700_000_000
@@ -313,3 +315,33 @@ def test_types(name: str, told: str | None, kind: str) -> None:
 )
 def test_series_keys(key: str, labels: dict[str, str]) -> None:
     assert parse_key(key) == labels
+
+
+def test_milliseconds_where_seconds_are_due(tmp_path: Path, read_files: Read) -> None:
+    result = [{"metric": {"__name__": "a"}, "values": [[_S * 1000, "1"]]}]
+    with pytest.raises(BundleError, match="beyond the year 2262; are they in another unit"):
+        read_files(_write(tmp_path / "m.json", _answer(result)))
+
+
+@pytest.mark.parametrize("cut", range(0, 400, 7))
+def test_a_damaged_answer_is_read_or_refused(cut: int, tmp_path: Path) -> None:
+    """Whatever is taken out of the middle: rows or a ParseError, never another exception."""
+    values = [[_S + i, str(i)] for i in range(20)]
+    text = json.dumps(_answer([{"metric": {"__name__": "a", "b": "c"}, "values": values}]))
+    path = _write(tmp_path / "m.json", text[:cut] + text[cut + 5 :])
+    try:
+        recognise(read_head(path)).read(path, _Nowhere())
+    except ParseError as error:
+        assert str(path) in str(error)
+
+
+class _Nowhere:
+    def insert(self, table: str, rows: Any) -> None:
+        assert rows.num_rows
+
+    def note(self, *_: Any, **__: Any) -> None: ...
+
+    def describe(self, **_: Any) -> None: ...
+
+    def count_elements(self, n: int) -> None:
+        assert n >= 0

@@ -312,3 +312,12 @@ def test_ids(told: str | None, normal: str | None) -> None:
 def test_look_alikes(content: str, reason: str, tmp_path: Path, read_files: Read) -> None:
     with pytest.raises(BundleError, match=reason):
         read_files(_write(tmp_path / "file", content))
+
+
+def test_times_beyond_int64_are_left_out_and_said(tmp_path: Path, read_files: Read) -> None:
+    document = _jaeger()
+    document["data"][0]["spans"][1]["startTime"] = 2**62
+    case = read_files(_write(tmp_path / "a.json", document))
+    assert case.rows("SELECT span_id FROM span") == [(_ROOT,)]
+    assert case.rows("SELECT count FROM ingest_note WHERE code = 'bad_time'") == [(1,)]
+    assert case.scalar("SELECT status FROM source") == "salvaged"

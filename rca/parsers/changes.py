@@ -76,8 +76,11 @@ def _records(path: Path) -> Iterator[Mapping[str, Any] | None]:
             raise ParseError(f"is damaged JSON: {error}", path=str(path)) from error
         yield from (part if isinstance(part, dict) else None for part in parts)
         return
-    for row in csv.DictReader(io.StringIO(text)):
-        yield {str(k).strip().lower(): v for k, v in row.items()}
+    try:
+        for row in csv.DictReader(io.StringIO(text, newline="")):
+            yield {str(k).strip().lower(): v for k, v in row.items()}
+    except csv.Error as error:
+        raise ParseError(f"is damaged CSV: {error}", path=str(path)) from error
 
 
 def _read(path: Path, sink: Sink) -> None:

@@ -77,9 +77,11 @@ def _rows(path: Path) -> tuple[list[list[str]], str | None]:
     text = rest if told else text
     header = text.partition("\n")[0]
     delimiter = told[1] if told else max(",;\t", key=header.count)
-    return [
-        row for row in csv.reader(io.StringIO(text), delimiter=delimiter) if any(row)
-    ], damage
+    try:
+        table = list(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter))
+    except csv.Error as error:
+        raise ParseError(f"is damaged CSV: {error}", path=str(path)) from error
+    return [row for row in table if any(row)], damage
 
 
 def _read(path: Path, sink: Sink) -> None:

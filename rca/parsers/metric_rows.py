@@ -14,7 +14,9 @@ import pyarrow.csv as pa_csv
 
 from rca.errors import ParseError
 from rca.parsers.format import Sink
+from rca.parsers.times import MAX_NS
 
+_TOO_LATE = "times lie beyond the year 2262; are they in another unit?"
 SECONDS = pa.decimal128(38, 9)
 _BUCKETS = pa.list_(
     pa.struct([("low", pa.float64()), ("high", pa.float64()), ("count", pa.float64())])
@@ -33,6 +35,9 @@ _COUNTER = re.compile(
 _HISTOGRAM_PART = re.compile(r".*_(bucket|sum|count)").fullmatch
 # DCGM's blank values for 64-bit integers and for floating point: unknown, not found, no permission.
 _BLANK_INTEGER, _BLANK_DOUBLE = 9.223372036854775e18, (140737488355328.0, 140737488355332.0)
+
+
+_PAIRS = pa_csv.ReadOptions(column_names=["seconds", "value"], use_threads=False)
 
 
 class Samples(NamedTuple):
@@ -173,11 +178,31 @@ def write_histograms(sink: Sink, histograms: Sequence[Histogram]) -> None:
 
 
 def nanoseconds(seconds: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Decimal seconds with nine places as whole ns: the unscaled numbers are just that."""
+    """Decimal seconds with nine places as whole ns: the unscaled numbers are just that.
+
+    Raises:
+        OverflowError: A time beyond the year 2262.
+    """
     array = seconds.combine_chunks() if isinstance(seconds, pa.ChunkedArray) else seconds
     words = np.frombuffer(array.buffers()[1], dtype="<i8")
     start = array.offset * 2
-    return words[start : start + 2 * len(array) : 2].copy()
+    low, high = (words[start + i : start + i + 2 * len(array) : 2] for i in (0, 1))
+    if (high != low >> 63).any():
+        raise OverflowError(_TOO_LATE)
+    return low.copy()
+
+
+def milliseconds(
+    times: np.ndarray[Any, np.dtype[np.int64]],
+) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Whole ms as ns.
+
+    Raises:
+        OverflowError: A time beyond the year 2262.
+    """
+    if len(times) and int(np.abs(times).max()) > MAX_NS // 1_000_000:
+        raise OverflowError(_TOO_LATE)
+    return times * 1_000_000
 
 
 def exact_seconds(texts: Sequence[str]) -> pa.Array:
@@ -204,27 +229,15 @@ def read_pairs(csv: bytes, path: str) -> tuple[Any, Any]:
     Raises:
         ParseError: A line is something else.
     """
-    names = ["seconds", "value"]
-    options = {"read_options": pa_csv.ReadOptions(column_names=names, use_threads=False)}
-    kinds = {"seconds": SECONDS, "value": pa.float64()}
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(csv),
-            convert_options=pa_csv.ConvertOptions(column_types=kinds, null_values=[]),
-            **options,
+    for seconds in (SECONDS, pa.string()):  # as text when there are more than nine places
+        convert = pa_csv.ConvertOptions(
+            column_types={"seconds": seconds, "value": pa.float64()}, null_values=[]
         )
-        return nanoseconds(table["seconds"]), table["value"].to_numpy()
-    except pa.ArrowInvalid:
-        pass
-    kinds["seconds"] = pa.string()
-    try:
-        table = pa_csv.read_csv(
-            pa.BufferReader(csv),
-            convert_options=pa_csv.ConvertOptions(column_types=kinds, null_values=[]),
-            **options,
-        )
-        return nanoseconds(exact_seconds(table["seconds"].to_pylist())), table[
-            "value"
-        ].to_numpy()
-    except (pa.ArrowInvalid, ArithmeticError) as error:
-        raise ParseError(f"has values that are no [time, value]: {error}", path=path) from error
+        try:
+            table = pa_csv.read_csv(pa.BufferReader(csv), _PAIRS, convert_options=convert)
+            times = table["seconds"]
+            exact = times if seconds == SECONDS else exact_seconds(times.to_pylist())
+            return nanoseconds(exact), table["value"].to_numpy()
+        except (pa.ArrowInvalid, ArithmeticError) as error:
+            problem = error
+    raise ParseError(f"has values that are no [time, value]: {problem}", path=path) from problem

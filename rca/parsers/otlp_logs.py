@@ -14,6 +14,7 @@ from rca.parsers.json_text import mapping, read_lines, read_whole, sketch
 from rca.parsers.log_rows import LogRows, level_of
 from rca.parsers.otlp import AnyValue, KeyValue, Resource, attributes, plain, starts_with_a_line
 from rca.parsers.stream import Blocks, read_head
+from rca.parsers.times import MAX_NS
 
 # Severity numbers come in fours: trace, debug, info, warn, error, fatal.
 _SEVERITY = ("debug", "debug", "info", "warning", "error", "critical")
@@ -70,6 +71,8 @@ def _add_record(record: _Record, service: str | None, rows: LogRows) -> None:
         fields |= {"trace_id": record.trace_id.lower(), "span_id": record.span_id.lower()}
     message = body if isinstance(body, str) else msgspec.json.encode(body).decode()
     ts_ns = record.time_unix_nano or record.observed_time_unix_nano or None
+    if ts_ns is not None and ts_ns > MAX_NS:
+        ts_ns = None
     rows.add(ts_ns, service, _level(record), message, fields)
 
 

@@ -21,6 +21,7 @@ from rca.parsers.metric_rows import (
 )
 from rca.parsers.otlp import KeyValue, Resource, attributes, starts_with_a_line
 from rca.parsers.stream import Blocks, read_head
+from rca.parsers.times import MAX_NS
 
 
 class _Buckets(msgspec.Struct, rename="camel"):
@@ -90,7 +91,7 @@ class _Gathered:
         self.series = SeriesRows()
         self.samples: list[tuple[int, int, float]] = []
         self.histograms: list[Histogram] = []
-        self.deltas = 0
+        self.deltas = self.late = 0
 
     def add(self, document: _Document) -> None:
         """All points of a document."""
@@ -120,7 +121,10 @@ class _Gathered:
                 self.deltas += len(points.data_points)
                 told = "gauge" if told == "counter" else told  # noqa: PLW2901
             for point in points.data_points:
-                self._add_point(metric, told, point, resource)
+                if point.time_unix_nano <= MAX_NS:
+                    self._add_point(metric, told, point, resource)
+                else:
+                    self.late += 1
 
     def _add_point(
         self, metric: _Metric, told: str, point: _Point, resource: dict[str, str]
@@ -201,6 +205,15 @@ def _read(path: Path, sink: Sink) -> None:
         samples = Samples(np.array(ids, "i8"), np.array(times, "i8"), np.array(values, "f8"))
         write_samples(sink, samples, gathered.series)
     write_histograms(sink, gathered.histograms)
+    if gathered.late:
+        sink.count_elements(gathered.late)
+        sink.note(
+            "warning",
+            "bad_time",
+            "points with times beyond the year 2262: left out",
+            count=gathered.late,
+            lost=True,
+        )
     if gathered.deltas:
         sink.note(
             "warning",

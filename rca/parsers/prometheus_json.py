@@ -90,11 +90,15 @@ def _read(path: Path, sink: Sink) -> None:
             path=str(path),
             hint="export samples with /api/v1/query_range",
         )
-    series = SeriesRows()
-    if kind == "scalar":
-        parts = msgspec.json.decode(data.result, type=tuple[msgspec.Raw, msgspec.Raw])
-        found = [_Series(value=msgspec.Raw(b"[%b,%b]" % (bytes(parts[0]), bytes(parts[1]))))]
-    _write(found, series, sink, path)
+    try:
+        if kind == "scalar":
+            pair = msgspec.json.decode(data.result, type=tuple[msgspec.Raw, msgspec.Raw])
+            found = [_Series(value=msgspec.Raw(b"[%b,%b]" % tuple(map(bytes, pair))))]
+        _write(found, SeriesRows(), sink, path)
+    except (msgspec.DecodeError, ArithmeticError) as error:
+        raise ParseError(
+            f"has values that are no [time, value]: {error}", path=str(path)
+        ) from error
     if not found:
         sink.note("info", "empty_result", "the query found no series")
 
@@ -164,7 +168,10 @@ def _why_no_samples(answer: _Answer, kind: str) -> str:
         return "holds a string, no samples"
     if kind:
         return f"holds a result of type {kind!r}, which has no samples"
-    data = msgspec.json.decode(bytes(answer.data) or b"null")
+    try:
+        data = msgspec.json.decode(bytes(answer.data) or b"null")
+    except msgspec.DecodeError:
+        return "holds something damaged, no samples"
     if isinstance(data, list):
         of = "metric names or label values" if isinstance(first(data), str) else "label sets"
         return (

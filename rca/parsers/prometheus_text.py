@@ -13,14 +13,15 @@ import pyarrow as pa
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.metric_rows import Samples, SeriesRows, seconds_of, write_samples
+from rca.parsers.metric_rows import Samples, SeriesRows, milliseconds, seconds_of, write_samples
 from rca.parsers.stream import Blocks
 
 _LABELS = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
+_FLOAT = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d{1,3})?"
 LINE = (
     rf"^(?P<key>[a-zA-Z_:][a-zA-Z0-9_:.]*(?:[ \t]*{_LABELS})?|{_LABELS})"
-    r"[ \t]+(?P<value>[-+0-9.eE]+|[-+]?(?i:nan|inf|infinity))"
-    r"(?:[ \t]+(?P<ts>[-+0-9.eE]+))?[ \t]*(?:#.*)?\r?$"
+    rf"[ \t]+(?P<value>{_FLOAT}|[-+]?(?i:nan|inf|infinity))"
+    rf"(?:[ \t]+(?P<ts>{_FLOAT}))?[ \t]*(?:#.*)?\r?$"
 )
 LABELS = re.compile(_LABELS)
 _LINE = re.compile(LINE)
@@ -177,7 +178,7 @@ class _Reader:
             if self._open_metrics or _are_seconds(present):
                 told = seconds_of(present.to_arrow().cast(pa.string()))
             else:
-                told = present.cast(pl.Int64).to_numpy() * 1_000_000
+                told = milliseconds(present.cast(pl.Int64).to_numpy())
         except (pa.ArrowInvalid, pl.exceptions.PolarsError, ArithmeticError) as error:
             raise ParseError(
                 f"has a damaged time stamp: {error}", path=str(self._path)

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rca.parsers.format import Sink
+from rca.parsers.times import MAX_NS
 
 BATCH_ROWS = 20000
 _HEX = re.compile(r"[0-9a-f]+").fullmatch
@@ -170,14 +171,33 @@ class SpanRows:
         )
         for table, schema, rows in tables:
             if rows:
-                columns = [
-                    _ids(column, field.name)
-                    if field.name in _ID_COLUMNS
-                    else pa.array(column, field.type)
-                    for column, field in zip(zip(*rows, strict=True), schema, strict=True)
-                ]
-                self._sink.insert(table, pa.Table.from_arrays(columns, schema=schema))
+                self._sink.insert(table, self._table(rows, schema))
                 rows.clear()
+
+    def _table(self, rows: list[Any], schema: pa.Schema) -> pa.Table:
+        try:
+            return _table(rows, schema)
+        except (OverflowError, pa.ArrowInvalid):
+            sound = [
+                row for row in rows if all(abs(v) <= MAX_NS for v in row if isinstance(v, int))
+            ]
+            self._sink.note(
+                "warning",
+                "bad_time",
+                "spans, events or links with times beyond the year 2262: left out",
+                count=len(rows) - len(sound),
+                lost=True,
+            )
+            return _table(sound, schema)
+
+
+def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [
+        _ids(column, field.name) if field.name in _ID_COLUMNS else pa.array(column, field.type)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 def _ids(column: tuple[str | None, ...], name: str) -> pa.Array:

@@ -11,6 +11,8 @@ _ISO = re.compile(
     r"\s*(Z|z|UTC|[+-]\d\d:?\d\d)?"
 )
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
+MAX_NS = 2**63 - 1
+_MOST_DIGITS = 19
 _DIGITS_OF_UNIT = ((11, 10**9), (14, 10**6), (17, 10**3))
 
 
@@ -26,7 +28,12 @@ def iso_ns(text: str) -> int | None:
     except ValueError:
         return None
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since.days * 86_400 + since.seconds) * 10**9 + int((fraction or "").ljust(9, "0"))
+    whole_s = since.days * 86_400 + since.seconds
+    return _in_range(whole_s * 10**9 + int((fraction or "").ljust(9, "0")))
+
+
+def _in_range(ns: int) -> int | None:
+    return ns if -MAX_NS <= ns <= MAX_NS else None
 
 
 def _zone(text: str | None) -> timezone:
@@ -45,8 +52,10 @@ def epoch_ns(text: str) -> int | None:
     except InvalidOperation:
         return None
     digits = number.adjusted() + 1
+    if digits > _MOST_DIGITS:
+        return None
     factor = next((f for limit, f in _DIGITS_OF_UNIT if digits <= limit), 1)
-    return int(number * factor)
+    return _in_range(int(number * factor))
 
 
 def point_ns(text: str) -> int | None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import read_lines
-from rca.parsers.metric_rows import Samples, SeriesRows, write_samples
+from rca.parsers.metric_rows import Samples, SeriesRows, milliseconds, write_samples
 from rca.parsers.stream import Blocks
 
 _BATCH_VALUES = 500_000
@@ -30,13 +31,21 @@ class _Line(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Line, strict=False).decode
 
 
-def _parse(line: bytes) -> _Line:
+class _Parsed(NamedTuple):
+    number: int
+    ts_ns: np.ndarray[Any, np.dtype[np.int64]]
+    value: np.ndarray[Any, np.dtype[np.float64]]
+
+
+def _parse(line: bytes, series: SeriesRows) -> _Parsed:
+    """One series; VictoriaMetrics counts whole milliseconds."""
     before, found, after = line.partition(b'"values"')
     mended = _BARE.sub(rb'"\1"', after).replace(b'"+Inf', b'"Inf').replace(b'"null"', b'"NaN"')
-    parsed = _decode(before + found + mended)
-    if len(parsed.values) != len(parsed.timestamps):
+    one = _decode(before + found + mended)
+    if len(one.values) != len(one.timestamps):
         raise msgspec.ValidationError("as many values as timestamps are due")
-    return parsed
+    times = milliseconds(np.array(one.timestamps, "i8"))
+    return _Parsed(series.number(one.metric), times, np.array(one.values, "f8"))
 
 
 def _read(path: Path, sink: Sink) -> None:
@@ -44,24 +53,19 @@ def _read(path: Path, sink: Sink) -> None:
     series, parsed, bad, problem = SeriesRows(), [], 0, ""
     for line in read_lines(blocks):
         try:
-            one = _parse(line)
-        except msgspec.DecodeError as error:
+            parsed.append(_parse(line, series))
+        except (msgspec.DecodeError, OverflowError) as error:
             bad, problem = bad + 1, str(error)
-            continue
-        parsed.append((series.number(one.metric), one))
     if bad and not parsed:
         raise ParseError(f"not one line can be read: {problem}", path=str(path))
     series.write(sink)
-    batch, size = [], 0
-    for entry in parsed:
-        batch.append(entry)
-        size += len(entry[1].values)
-        if size > _BATCH_VALUES:
-            write_samples(sink, _samples(batch), series)
-            batch, size = [], 0
-    write_samples(sink, _samples(batch), series)
-    sink.count_elements(sum(len(one.values) for _, one in parsed) + bad)
+    for batch in _batches(parsed):
+        ids = np.repeat([p.number for p in batch], [len(p.value) for p in batch])
+        times, values = (np.concatenate([p[i] for p in batch]) for i in (1, 2))
+        sink.count_elements(len(values))
+        write_samples(sink, Samples(ids.astype("i8"), times, values), series)
     if bad:
+        sink.count_elements(bad)
         sink.note(
             "warning", "bad_line", f"lines that are no series: {problem}", count=bad, lost=True
         )
@@ -69,16 +73,17 @@ def _read(path: Path, sink: Sink) -> None:
         sink.note("warning", "truncated", blocks.damage, lost=True)
 
 
-def _samples(batch: Iterable[tuple[int, _Line]]) -> Samples:
-    """The samples of some lines; VictoriaMetrics counts whole milliseconds."""
-    ids, times, values = [], [], []
-    for number, one in batch:
-        ids.append(np.full(len(one.values), number, "i8"))
-        times.append(np.array(one.timestamps, "i8") * 1_000_000)
-        values.append(np.array(one.values, "f8"))
-    if not ids:
-        return Samples(*(np.empty(0, kind) for kind in ("i8", "i8", "f8")))
-    return Samples(np.concatenate(ids), np.concatenate(times), np.concatenate(values))
+def _batches(parsed: list[_Parsed]) -> Iterator[list[_Parsed]]:
+    batch: list[_Parsed] = []
+    size = 0
+    for one in parsed:
+        batch.append(one)
+        size += len(one.value)
+        if size > _BATCH_VALUES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _recognise(head: Head) -> bool:
