@@ -82,7 +82,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        confidence=confidence,
+        confidence=confidence, stop=_stop,
         cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
         moment=moment, duration=duration, number=number, quantity=quantity, share=share,
         ratio=ratio_to_healthy, effect=_effect,
@@ -116,6 +116,11 @@ def _path(name: str) -> Markdown:
 
 def _alt(text: str) -> Markdown:
     return Markdown(re.sub(r"[^\w .,:%-]", " ", printable(text)))
+
+
+def _stop(text: str) -> str:
+    """The text as a sentence."""
+    return text.rstrip(". ") + "."
 
 
 def _effect(item: Evidence) -> str:

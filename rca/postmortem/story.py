@@ -206,8 +206,10 @@ def _change_told(answer: Answer, lead: Hypothesis) -> list[Said]:
     change = answer.changes.get(lead.change_id or "")
     if change is None or answer.window.start_ns is None:
         return []
-    lag_ns = answer.window.start_ns - change.ts_ns
+    lag_ns, margin_ns = answer.window.start_ns - change.ts_ns, answer.window.margin_ns or 0
     when = f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
+    if abs(lag_ns) <= 2 * margin_ns:
+        when = f"When the window began (±{duration(margin_ns)})"
     text = f"{when}, {printable(change.subject, 80)} was changed{before_after(change.before, change.after)}."
     return [Said(text, cites_of_change(answer, change.id))]
 
@@ -215,7 +217,9 @@ def _change_told(answer: Answer, lead: Hypothesis) -> list[Said]:
 def _factors(answer: Answer) -> list[Said]:
     others = [
         h for h in answer.hypotheses
-        if h is not answer.leading and h.confidence >= _CONTRIBUTES
+        if h is not answer.leading
+        and h.confidence >= _CONTRIBUTES
+        and not wording.against(answer, h)
     ]  # fmt: skip
     if answer.verdict.status == "no_incident" or not answer.hypotheses:
         return []
