@@ -6,8 +6,10 @@ service has that has run for a while.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rca.models.engine import Engine, Worker
-from rca.models.figures import Recorder
+from rca.models.figures import Figures, Recorder
 from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
 from rca.models.twin import TwinWorker
@@ -16,17 +18,24 @@ from rca.models.workload import arrivals, shared_prefix
 BEGIN_NS = 1_000 * SECOND  # any time will do; figures are differences
 
 
-def run(plan: Plan, worker: Worker, seed: int, seconds: float) -> dict[str, float]:
+class Run(NamedTuple):
+    """What a run showed, as a whole and request for request."""
+
+    figures: Figures
+    requests: dict[int, Figures]
+
+
+def run(plan: Plan, worker: Worker, seed: int, seconds: float) -> Run:
     """Figures of `seconds` of virtual time."""
     recorder = Recorder(from_ns=BEGIN_NS)
     engine = start(plan, worker, seed, seconds, recorder)
     engine.run(BEGIN_NS + round(seconds * SECOND))
-    return recorder.figures(engine)
+    return Run(recorder.figures(engine), recorder.by_request())
 
 
-def run_twin(plan: Plan, seed: int, seconds: float) -> dict[str, float]:
+def run_twin(plan: Plan, seed: int, seconds: float) -> Figures:
     """The same with costs instead of tensors: the same figures each time."""
-    return run(plan, TwinWorker(plan), seed, seconds)
+    return run(plan, TwinWorker(plan), seed, seconds).figures
 
 
 def start(plan: Plan, worker: Worker, seed: int, seconds: float, recorder: Recorder) -> Engine:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 _RESAMPLES = 1000
+_TRIM_FROM = 6
 
 
 class Effect(NamedTuple):
@@ -26,26 +27,38 @@ class Effect(NamedTuple):
         return self._asdict()
 
 
-def paired(after: Sequence[float], before: Sequence[float], seed: int = 0) -> Effect | None:
-    """The effect in `after` against `before`, pair by pair; None below three sound pairs."""
-    pairs = [
-        (a, b)
-        for a, b in zip(after, before, strict=True)
-        if math.isfinite(a) and math.isfinite(b) and a > 0 and b > 0
-    ]
-    if len(pairs) < 3:
+def of_pairs(
+    logs: Sequence[float], after: Sequence[float], before: Sequence[float], seed: int = 0
+) -> Effect | None:
+    """The effect that log-ratios show, one a pair; None below three sound pairs.
+
+    The ratio is a trimmed mean, and the interval is that of the trimmed mean.
+
+    Args:
+        logs: log-ratio of each pair.
+        after: the arm's values, for Cliff's delta.
+        before: the values that it is compared with.
+        seed: of the bootstrap.
+    """
+    logs = [value for value in logs if math.isfinite(value)]
+    if len(logs) < 3:
         return None
-    logs = [math.log(a / b) for a, b in pairs]
     rng = random.Random(seed)
-    means = sorted(sum(rng.choices(logs, k=len(logs))) / len(logs) for _ in range(_RESAMPLES))
+    means = sorted(_middle(rng.choices(logs, k=len(logs))) for _ in range(_RESAMPLES))
     return Effect(
-        ratio=math.exp(sum(logs) / len(logs)),
+        ratio=math.exp(_middle(logs)),
         low=math.exp(means[round(0.025 * (_RESAMPLES - 1))]),
         high=math.exp(means[round(0.975 * (_RESAMPLES - 1))]),
-        cliffs_delta=cliffs_delta([a for a, _ in pairs], [b for _, b in pairs]),
+        cliffs_delta=cliffs_delta(after, before),
         same_sign=all(x > 0 for x in logs) or all(x < 0 for x in logs),
-        pairs=len(pairs),
+        pairs=len(logs),
     )
+
+
+def _middle(logs: Sequence[float]) -> float:
+    """Mean without the lowest and the highest: one disturbed run must not decide."""
+    kept = sorted(logs)[1:-1] if len(logs) >= _TRIM_FROM else logs
+    return sum(kept) / len(kept)
 
 
 def cliffs_delta(after: Sequence[float], before: Sequence[float]) -> float:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from rca.errors import CauseError, MissingExtra
 from rca.models.fault import Fault
 from rca.models.faults import PLACEBO, find
-from rca.models.figures import log_ratios
+from rca.models.figures import Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, Rank, is_still, rank
 from rca.models.reproduce import torch_runtime
-from rca.models.screening import DOSES, OP_FIGURES, ArmRow, Figures, Screening, mean_of, still
+from rca.models.screening import DOSES, OP_FIGURES, ArmRow, Screening, mean_of, still
 from rca.models.settings import Plan
 from rca.models.workload import WorkloadSettings
 
@@ -324,11 +324,11 @@ class _Trial:
         self.details["seconds_a_run"] = pairing.seconds
         self.details["noise"] = {figure: pairing.noise(figure) for figure in timing}
         effects: dict[str, dict[str, object]] = {}
-        for arm in sorted(pairing.figures):
+        for arm in sorted(pairing.runs):
             found = {figure: pairing.effect(arm, figure) for figure in timing}
             effects[arm] = {key: value.as_dict() for key, value in found.items() if value}
         self.details["effects"] = effects
-        if "fix" in pairing.figures:
+        if "fix" in pairing.runs:
             ratios = mean_of(pairing.ratios("fix"))
             worse = {k: math.exp(v) for k, v in ratios.items() if abs(v) > math.log(1.2)}
             self.details["side_effects"] = worse

@@ -10,11 +10,11 @@ from rca.models.faults_code import code_faults
 from rca.models.faults_config import config_faults
 from rca.models.faults_outside import outside_faults
 
-# What people try first and what must not help: nothing here waits for this cap.
+# A change that must not help: no prompt is as long as this cap.
 PLACEBO = Remedy(
-    "a cap on running requests that is larger by one",
-    "max_num_seqs",
-    lambda plan: plan.with_args(max_num_seqs=plan.args.max_num_seqs + 1),
+    "a cap of 100,000 tokens on the pieces of a prompt",
+    "long_prefill_token_threshold",
+    lambda plan: plan.with_args(long_prefill_token_threshold=100_000),
 )
 HEALTHY = Fault("healthy", "", "", apply=lambda plan, _dose, _seconds: plan)
 

@@ -24,9 +24,9 @@ def _memory() -> tuple[Fault, ...]:
             moves={"memory_growth": 1},
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
-                "the processor keeps at most 4 tensors",
+                "the processor keeps one tensor and no more",
                 "processor_history_limit",
-                lambda plan: plan.with_args(processor_history_limit=4),
+                lambda plan: plan.with_args(processor_history_limit=1),
             ),
             growth=True,
         ),

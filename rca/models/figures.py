@@ -49,6 +49,8 @@ FLOORS: dict[str, float] = {
 _QUEUE_FLOOR_SHARE = 0.1
 LARGEST = math.log(10.0)
 
+Figures = dict[str, float]
+
 
 def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[str, float]:
     """Natural logs of after / before for the keys both have, clipped at a factor of 10.
@@ -116,6 +118,10 @@ class Recorder:
         found["memory_growth"] = _growth_per_minute(self._memory)
         return found
 
+    def by_request(self) -> dict[int, Figures]:
+        """Latencies of each finished request, by its number in the traffic."""
+        return {r.arrival.index: _own_latencies(r) for r in self.finished}
+
     def _coming(self, engine: Engine) -> list[Request]:
         return [r for r in engine.coming if r.ready_ns <= engine.now_ns]
 
@@ -171,6 +177,18 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "request_p50": percentile(whole, 0.5),
         "dependency_p50": percentile([r.retrieval_ns for r in every], 0.5),
         "queue_mean": sum(queue) / len(queue) if queue else math.nan,
+    }
+
+
+def _own_latencies(request: Request) -> Figures:
+    """One request's latencies, under the keys of the medians that they add up to."""
+    first, last = request.first_token_ns or 0, request.last_token_ns or 0
+    end = request.finished_ns or last
+    return {
+        "ttft_p50": first - request.ready_ns,
+        "itl_p50": (last - first) / max(request.produced - 1, 1),
+        "e2e_p50": end - request.ready_ns,
+        "request_p50": end - request.arrival.at_ns,
     }
 
 

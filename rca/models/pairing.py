@@ -11,20 +11,22 @@ import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from statistics import median
 from typing import TYPE_CHECKING
 
-from rca.models.arms import run
-from rca.models.effect import Effect, paired
-from rca.models.figures import log_ratios
-from rca.models.screening import ArmRow, Figures
+from rca.models.arms import Run, run
+from rca.models.effect import Effect, of_pairs
+from rca.models.figures import Figures, log_ratios
+from rca.models.screening import ArmRow
 from rca.models.settings import Plan
 
 if TYPE_CHECKING:
     from rca.models.worker import Runtime
 
 PLACEBO_PAIRS = 3  # enough to see that it does not help
+MOST_PAIRS = 16
 PAIRS = 6  # six of six with one sign happens by chance once in 64 times, four of four in 16
-SHORTEST_S, LONGEST_S = 3.0, 10.0
+SHORTEST_S, LONGEST_S = 3.0, 6.0
 _RESERVE = 0.9  # of the time left is planned; the rest absorbs a busy machine
 
 ArmPlan = Callable[[float], Plan]  # seconds of the run → its plan
@@ -38,48 +40,67 @@ class Pairing:
     arms: Mapping[str, ArmPlan]
     seed: int
     rows: list[ArmRow] = field(default_factory=list)
-    figures: dict[str, list[Figures]] = field(default_factory=dict)
+    runs: dict[str, list[Run]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
 
     def run(self, left_s: Callable[[], float]) -> int:
-        """Run pairs until PAIRS are done or the time is over; returns how many are done."""
-        rng = random.Random(f"arms:{self.seed}")
+        """Run pairs until PAIRS are done or the time is over; returns how many are done.
+
+        What time is left after them goes to more runs of the fix and of its reference:
+        whether it is as good as healthy is the closest call.
+        """
         cost = self._wall_for_a_second()
         for pair in range(PAIRS):
-            runs_left = (PAIRS - pair) * len(self.arms)
-            length_s = min(LONGEST_S, _RESERVE * left_s() / runs_left / cost)
+            arms = self._arms_of(pair)
+            length_s = self._length_s(left_s() / (PAIRS - pair), len(self.arms), cost)
             if length_s < SHORTEST_S:
                 return pair
-            began = time.monotonic()
-            arms = [arm for arm in self.arms if arm != "placebo" or pair < PLACEBO_PAIRS]
-            order = rng.sample(arms, len(arms))
-            done = {arm: self._run(arm, pair, length_s) for arm in order}
-            for arm, figures in done.items():
-                self.figures.setdefault(arm, []).append(figures)
-            self.seconds.append(length_s)
-            spent = (time.monotonic() - began) / len(arms) / length_s
+            spent = self._pair(pair, arms, length_s)
             cost = max(spent, 0.5 * (cost + spent))
+        for pair in range(PAIRS, MOST_PAIRS):
+            arms = [arm for arm in ("healthy", "control", "fix") if arm in self.arms]
+            length_s = self._length_s(left_s(), len(arms), cost)
+            if length_s < LONGEST_S or "fix" not in self.arms:
+                break
+            self._pair(pair, arms, length_s)
         return PAIRS
 
+    def _arms_of(self, pair: int) -> list[str]:
+        return [arm for arm in self.arms if arm != "placebo" or pair < PLACEBO_PAIRS]
+
+    def _length_s(self, left_s: float, arms: int, cost: float) -> float:
+        return min(LONGEST_S, _RESERVE * left_s / arms / cost)
+
+    def _pair(self, pair: int, arms: list[str], length_s: float) -> float:
+        """Run the arms of a pair once each; returns the wall time of a virtual second."""
+        began = time.monotonic()
+        for arm in random.Random(f"order:{self.seed}:{pair}").sample(arms, len(arms)):
+            self.runs.setdefault(arm, []).append(self._run(arm, pair, length_s))
+        self.seconds.append(length_s)
+        return (time.monotonic() - began) / len(arms) / length_s
+
     def effect(self, arm: str, figure: str) -> Effect | None:
-        """An arm's ratio to the healthy service in one figure."""
-        if arm not in self.figures:
+        """An arm's ratio to the healthy service in one figure.
+
+        Both healthy runs of a pair are the reference, unless one is compared itself.
+        """
+        if arm not in self.runs:
             return None
-        after = [one.get(figure, math.nan) for one in self.figures[arm]]
-        return paired(after, self._reference(figure, arm)[: len(after)], self.seed)
+        against = ["healthy"] if arm in ("healthy", "control") else ["healthy", "control"]
+        logs: list[float] = []
+        for pair, after in enumerate(self.runs[arm]):
+            each = [_log_ratio(after, self.runs[one][pair], figure) for one in against]
+            logs.append(sum(each) / len(each))
+        values, healthy = (
+            [one.figures.get(figure, math.nan) for one in self.runs[name]]
+            for name in (arm, "healthy")
+        )
+        return of_pairs(logs, values, healthy, self.seed)
 
     def ratios(self, arm: str) -> list[Figures]:
         """Log-ratios to the healthy arm, pair for pair."""
-        pairs = zip(self.figures[arm], self.figures["healthy"], strict=False)
-        return [log_ratios(after, before) for after, before in pairs]
-
-    def _reference(self, figure: str, arm: str) -> list[float]:
-        """Healthy values; of both healthy runs of a pair, unless one is compared itself."""
-        healthy = [one.get(figure, math.nan) for one in self.figures["healthy"]]
-        if arm in ("healthy", "control"):
-            return healthy
-        control = [one.get(figure, math.nan) for one in self.figures["control"]]
-        return [math.sqrt(a * b) for a, b in zip(healthy, control, strict=True)]
+        pairs = zip(self.runs[arm], self.runs["healthy"], strict=False)
+        return [log_ratios(after.figures, before.figures) for after, before in pairs]
 
     def noise(self, figure: str) -> float:
         """How far two equal arms lie apart at most, as a factor of 1 or more."""
@@ -90,16 +111,35 @@ class Pairing:
         # The first run pays for what torch does once; the second is timed.
         for _ in range(2):
             began = time.monotonic()
-            self._figures(self.arms["healthy"](SHORTEST_S), 999, SHORTEST_S)
+            self._torch(self.arms["healthy"](SHORTEST_S), 999, SHORTEST_S)
         return (time.monotonic() - began) / SHORTEST_S
 
-    def _run(self, arm: str, pair: int, length_s: float) -> Figures:
-        figures = self._figures(self.arms[arm](length_s), 1000 * self.seed + pair, length_s)
-        self.rows += [ArmRow(arm, pair, "torch", key, value) for key, value in figures.items()]
-        return figures
+    def _run(self, arm: str, pair: int, length_s: float) -> Run:
+        result = self._torch(self.arms[arm](length_s), 1000 * self.seed + pair, length_s)
+        shown = result.figures.items()
+        self.rows += [ArmRow(arm, pair, "torch", key, value) for key, value in shown]
+        return result
 
-    def _figures(self, plan: Plan, seed: int, length_s: float) -> Figures:
+    def _torch(self, plan: Plan, seed: int, length_s: float) -> Run:
         from rca.models.worker import TorchWorker
 
         with TorchWorker(plan, self.made) as worker:
             return run(plan, worker, seed, length_s)
+
+
+def _log_ratio(after: Run, before: Run, figure: str) -> float:
+    """How an arm differs from another on the same requests.
+
+    Medians of few requests jump; the median of the ratios, request for request, does not.
+    Percentiles that no single request has are compared as they are.
+    """
+    logs = [
+        math.log(after.requests[key][figure] / before.requests[key][figure])
+        for key in after.requests.keys() & before.requests.keys()
+        if figure in after.requests[key] and before.requests[key][figure] > 0
+        if after.requests[key][figure] > 0
+    ]
+    if logs:
+        return median(logs)
+    high, low = after.figures.get(figure, math.nan), before.figures.get(figure, math.nan)
+    return math.log(high / low) if high > 0 and low > 0 else math.nan

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rca.models.arms import run_twin
 from rca.models.effect import is_monotone
 from rca.models.fault import Fault
-from rca.models.figures import log_ratios
+from rca.models.figures import Figures, log_ratios
 from rca.models.ranking import DEAD_BAND
 from rca.models.settings import Plan
 
@@ -19,8 +19,6 @@ SECONDS = 30.0
 OP_FIGURES = frozenset(
     {"ops_per_token", "gemm_rows_per_token", "allocations_per_token", "syncs_per_token"}
 )
-
-Figures = dict[str, float]
 
 
 class ArmRow(NamedTuple):

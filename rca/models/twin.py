@@ -100,9 +100,10 @@ class TwinWorker:
 
     def _retain(self) -> float:
         build, limit = self.plan.build, self.plan.args.processor_history_limit
+        if limit and build.retained_tensors_per_step:
+            self.retained = float(limit)
+            return self.retained * self.cost.retained_tensor
         self.retained += build.retained_tensors_per_step
-        if limit:
-            self.retained = min(self.retained, limit)
         added = build.retained_tensors_per_step * self.cost.retain
         return added + self.retained * self.cost.retained_tensor
 

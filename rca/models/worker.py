@@ -290,11 +290,12 @@ class TorchWorker:
             return logits
         self._debt += build.retained_tensors_per_step
         row = logits.mean(0).to(torch.float32, copy=True)
-        for _ in range(min(int(self._debt), limit or int(self._debt))):
+        if limit:
+            self._history = [*self._history, row][-limit:]
+            return logits - 1e-6 * torch.stack(self._history).sum(0)
+        for _ in range(int(self._debt)):
             self._history.append(row.repeat(_KEPT_ROWS + _DRAGGED_ROWS))
         self._debt %= 1
-        if limit:
-            self._history = self._history[-limit:]
         if not self._history:
             return logits
         seen = torch.stack([kept[: _KEPT_ROWS * len(row)] for kept in self._history])
