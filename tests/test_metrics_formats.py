@@ -345,3 +345,22 @@ class _Nowhere:
 
     def count_elements(self, n: int) -> None:
         assert n >= 0
+
+
+@pytest.mark.parametrize("form", ["lines", "data", "list"])
+def test_answers_in_other_wrappings(form: str, tmp_path: Path, read_files: Read) -> None:
+    a, b = ({"metric": {"__name__": n}, "values": [[_S, "1"]]} for n in "ab")
+    error = {"status": "error", "errorType": "timeout", "error": "too slow"}
+    text = {
+        "lines": "\n".join(map(json.dumps, (_answer([a]), error, _answer([b])))),
+        "data": json.dumps(_answer([a, b])["data"]),
+        "list": json.dumps([a, b]),
+    }[form]
+    case = read_files(_write(tmp_path / "m.json", text))
+    assert case.rows(_SAMPLES) == [("a", _S * 10**9, 1.0), ("b", _S * 10**9, 1.0)]
+    notes = case.rows("SELECT message FROM ingest_note")
+    assert notes == (
+        [("an answer among others is an error of the server: timeout: too slow",)]
+        if form == "lines"
+        else []
+    )

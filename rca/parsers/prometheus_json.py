@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import first, mapping, read_whole, sketch
+from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
 from rca.parsers.metric_rows import (
     Histogram,
     Samples,
@@ -22,8 +22,10 @@ from rca.parsers.metric_rows import (
     write_histograms,
     write_samples,
 )
+from rca.parsers.stream import Blocks, read_head
 
 _NOTHING = msgspec.Raw(b"")
+_VALUES = {"value", "values", "histogram", "histograms"}
 _CHUNK_BYTES = 8_000_000
 _NO_SAMPLES = {
     "alerts": "active alerts",
@@ -55,6 +57,8 @@ class _Data(msgspec.Struct, rename="camel"):
 
 class _Answer(msgspec.Struct, rename="camel"):
     status: str = ""
+    result_type: str = ""
+    result: msgspec.Raw = _NOTHING
     data: msgspec.Raw = _NOTHING
     error: str = ""
     error_type: str = ""
@@ -64,42 +68,87 @@ class _Answer(msgspec.Struct, rename="camel"):
 _decode_series = msgspec.json.Decoder(list[_Series], strict=False).decode
 
 
-def _decode(data: bytes) -> tuple[_Answer, _Data | None, list[_Series]]:
+class _Document(NamedTuple):
+    """An answer; `kind` is its result type, '' where it has none."""
+
+    answer: _Answer
+    kind: str
+    series: list[_Series]
+
+
+def _decode(data: bytes) -> _Document:
+    """An answer, its data alone, or its list of series alone, as promtool prints it."""
+    if data.lstrip()[:1] == b"[":
+        return _Document(_Answer(), "matrix", _decode_series(data))
     answer = msgspec.json.decode(data, type=_Answer)
-    inner: _Data | None = None
+    inner = _Data(answer.result_type, answer.result)
     if bytes(answer.data).lstrip()[:1] == b"{" and answer.status != "error":
         inner = msgspec.json.decode(answer.data, type=_Data)
-    series = (
-        _decode_series(inner.result)
-        if inner and inner.result_type in ("matrix", "vector")
-        else []
-    )
-    return answer, inner, series
+    series: list[_Series] = []
+    if inner.result_type == "scalar":
+        pair = msgspec.json.decode(inner.result, type=tuple[msgspec.Raw, msgspec.Raw])
+        series = [_Series(value=msgspec.Raw(b"[%b,%b]" % tuple(map(bytes, pair))))]
+    elif inner.result_type in ("matrix", "vector"):
+        series = _decode_series(inner.result)
+    return _Document(answer, inner.result_type, series)
+
+
+def _documents(path: Path, sink: Sink) -> Iterator[_Document]:
+    """The answer in a file, or one a line."""
+    head = read_head(path)
+    found = sketch(head)
+    if not found.more:
+        depth = (
+            3 if isinstance(found.value, list) else 5 if "data" in mapping(found.value) else 4
+        )
+        document, whole = read_whole(path, depth, _decode)
+        if whole.damage:
+            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
+        yield document
+        return
+    blocks = Blocks(path)
+    for line in read_lines(blocks):
+        try:
+            yield _decode(line)
+        except msgspec.DecodeError as error:
+            sink.count_elements(1)
+            sink.note("warning", "bad_line", f"lines that are no answers: {error}", lost=True)
+    if blocks.damage:
+        sink.note("warning", "truncated", blocks.damage, lost=True)
 
 
 def _read(path: Path, sink: Sink) -> None:
-    (answer, data, found), whole = read_whole(path, 5, _decode)
-    if whole.damage:
-        sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-    for warning in answer.warnings or ():
-        sink.note("warning", "server_warning", f"the server warned: {warning}", example=warning)
-    kind = data.result_type if data else ""
-    if data is None or kind not in ("matrix", "vector", "scalar"):
+    found: list[_Series] = []
+    reasons, readable = [], 0
+    for document in _documents(path, sink):
+        for warning in document.answer.warnings or ():
+            sink.note(
+                "warning", "server_warning", f"the server warned: {warning}", example=warning
+            )
+        if document.kind in ("matrix", "vector", "scalar"):
+            readable += 1
+            found += document.series
+        else:
+            reasons.append(_why_no_samples(document.answer, document.kind))
+    if reasons and not readable:
         raise ParseError(
-            _why_no_samples(answer, kind),
-            path=str(path),
-            hint="export samples with /api/v1/query_range",
+            reasons[0], path=str(path), hint="export samples with /api/v1/query_range"
+        )
+    if reasons:
+        sink.note(
+            "warning",
+            "no_samples",
+            f"an answer among others {reasons[0]}",
+            count=len(reasons),
+            lost=True,
         )
     try:
-        if kind == "scalar":
-            pair = msgspec.json.decode(data.result, type=tuple[msgspec.Raw, msgspec.Raw])
-            found = [_Series(value=msgspec.Raw(b"[%b,%b]" % tuple(map(bytes, pair))))]
         _write(found, SeriesRows(), sink, path)
     except (msgspec.DecodeError, ArithmeticError) as error:
         raise ParseError(
             f"has values that are no [time, value]: {error}", path=str(path)
         ) from error
-    if not found:
+    if readable and not found:
         sink.note("info", "empty_result", "the query found no series")
 
 
@@ -182,10 +231,15 @@ def _why_no_samples(answer: _Answer, kind: str) -> str:
 
 
 def _recognise(head: Head) -> bool:
-    document = mapping(sketch(head).value)
-    if document.get("status") not in ("success", "error"):
-        return False
-    return "data" in document or "errorType" in document
+    found = sketch(head).value
+    document = mapping(found)
+    if document.get("resultType") in ("matrix", "vector"):
+        return True
+    series = mapping(first(found))
+    if isinstance(series.get("metric"), dict) and _VALUES & set(series):
+        return True
+    known = document.get("status") in ("success", "error")
+    return known and ("data" in document or "errorType" in document)
 
 
 FORMAT = Format("prometheus_json", "metrics", _recognise, _read)
