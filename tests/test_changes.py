@@ -122,3 +122,52 @@ def test_points_in_time(text: str, ns: int | None) -> None:
 
 def test_a_number_is_no_iso_time() -> None:
     assert iso_ns("1700000000") is None
+
+
+def test_kubernetes_events(tmp_path: Path, read_files: Read) -> None:
+    def event(
+        reason: str, message: str, kind: str, name: str, level: str = "Normal"
+    ) -> dict[str, object]:
+        return {
+            "kind": "Event", "reason": reason, "message": message, "type": level, "count": 2,
+            "involvedObject": {"kind": kind, "name": name}, "metadata": {"uid": f"u-{reason}"},
+            "firstTimestamp": "2023-11-14T22:13:20Z", "eventTime": None,
+        }  # fmt: skip
+
+    items = [
+        event(
+            "ScalingReplicaSet", "Scaled up replica set llm-7f to 3 from 2", "Deployment", "llm"
+        ),
+        event("Killing", "Stopping container vllm", "Pod", "llm-7f-x"),
+        event("Unhealthy", "Readiness probe failed", "Pod", "llm-7f-x", "Warning"),
+    ]
+    path = tmp_path / "events.json"
+    path.write_text(
+        json.dumps({"apiVersion": "v1", "kind": "List", "items": items}), encoding="utf-8"
+    )
+    case = read_files(path)
+    at = 1_700_000_000_000_000_000
+    assert case.rows(_ROWS + ", id DESC") == [
+        (
+            "u-ScalingReplicaSet",
+            at,
+            "scale",
+            "deployment/llm",
+            "replicas: 2",
+            "replicas: 3",
+            "k8s_event",
+        ),
+        (
+            "u-Killing",
+            at,
+            "restart",
+            "pod/llm-7f-x",
+            None,
+            "Stopping container vllm",
+            "k8s_event",
+        ),
+    ]
+    assert case.rows("SELECT level, message FROM log WHERE level = 'warning'") == [
+        ("warning", "Unhealthy: Readiness probe failed")
+    ]
+    assert case.scalar("SELECT count(*) FROM config") == 0

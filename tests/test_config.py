@@ -193,3 +193,25 @@ def test_prose_is_no_configuration(prose: str, tmp_path: Path, read_files: Read)
 )
 def test_flags(command: object, expected: dict[str, str]) -> None:
     assert dict(flags(words_of(command))) == expected
+
+
+def test_triton(tmp_path: Path, read_files: Read) -> None:
+    path = tmp_path / "config.pbtxt"
+    path.write_text(
+        'name: "llm"\nbackend: "vllm"\nmax_batch_size: 8  # requests\n'
+        "instance_group [ { count: 1 kind: KIND_GPU gpus: [ 0 ] }, { count: 2 kind: KIND_CPU } ]\n"
+        "dynamic_batching { max_queue_delay_microseconds: 100 }\n"
+        'parameters { key: "gpu_memory" value: { string_value: "0.5" } }\n'
+        'parameters: { key: "mode" value: { string_value: "a b" } }\n',
+        encoding="utf-8",
+    )
+    assert _config(read_files(path)) == {
+        ("model/llm", key): value
+        for key, value in {
+            "name": "llm", "backend": "vllm", "max_batch_size": "8",
+            "instance_group.count": "1", "instance_group.kind": "KIND_GPU", "instance_group.gpus": "0",
+            "instance_group.1.count": "2", "instance_group.1.kind": "KIND_CPU",
+            "dynamic_batching.max_queue_delay_microseconds": "100",
+            "parameters.gpu_memory": "0.5", "parameters.mode": "a b",
+        }.items()
+    }  # fmt: skip

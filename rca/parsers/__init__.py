@@ -27,6 +27,7 @@ _MODULES = (
     "otlp_logs",
     "tsdb_block",
     "alertmanager",
+    "k8s_events",
     "changes",
     "json_log",
     "prometheus_json",
@@ -35,6 +36,7 @@ _MODULES = (
     "promtool_dump",
     "prometheus_text",
     "engine_log",
+    "triton_config",
     "config_text",
     "config_yaml",
 )
