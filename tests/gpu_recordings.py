@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
@@ -66,3 +69,42 @@ def trace(
     """A recording of these events."""
     body = ",\n".join(events)
     return f'{{{head}, "traceEvents": [\n{body}\n], {tail}}}\n'
+
+
+@dataclass
+class MemorySink:
+    """Keeps what a parser writes, without a case: for tests that read many small files."""
+
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    codes: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Any] = field(default_factory=dict)
+    n_elements: int = 0
+    lost: bool = False
+
+    def insert(self, table: str, rows: Any) -> None:
+        """See Sink."""
+        made = rows.to_dicts() if isinstance(rows, pl.DataFrame) else rows.to_pylist()
+        self.tables.setdefault(table, []).extend(made)
+
+    def note(
+        self,
+        level: str,
+        code: str,
+        message: str,
+        *,
+        count: int = 1,
+        example: str | None = None,
+        lost: bool = False,
+    ) -> None:
+        """See Sink."""
+        assert level in ("info", "warning", "error") and message
+        self.codes[code] = self.codes.get(code, 0) + count
+        self.lost |= lost
+
+    def describe(self, **facts: Any) -> None:
+        """See Sink."""
+        self.facts |= {k: v for k, v in facts.items() if v is not None}
+
+    def count_elements(self, n: int) -> None:
+        """See Sink."""
+        self.n_elements += n

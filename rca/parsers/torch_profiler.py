@@ -18,12 +18,14 @@ from rca.parsers.stream import Blocks
 from rca.parsers.torch_profiler_events import EventTables
 from rca.parsers.torch_profiler_salvage import walk
 
-BLOCK_BYTES = 16_777_216
+BLOCK_BYTES = 8_388_608
 PIECE_BYTES = 524_288
+READ_BYTES = 2_097_152
 MAX_HEAD_BYTES = 268_435_456
 TAIL_BYTES = 4_194_304
 _YEAR_2001_NS = 1_000_000_000_000_000_000
 _LEADING = b" \r\n\t,"
+_STARTS = (b" ", b"\r", b"\n", b"\t", b",")
 _BOM = b"\xef\xbb\xbf"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
@@ -47,7 +49,7 @@ def read(path: Path, sink: Sink) -> None:
     Raises:
         ParseError: It is a memory timeline, or there are no events in it, not even damaged ones.
     """
-    blocks = Blocks(path, BLOCK_BYTES)
+    blocks = Blocks(path, READ_BYTES)
     stream = iter(blocks)
     head, first = _split_head(path, stream)
     if _TIMELINE.match(first):
@@ -103,7 +105,7 @@ def _find_base(path: Path, head: bytes) -> int | None:
             file.seek(-TAIL_BYTES, 2)
             end = file.read()
     if not end:
-        for block in Blocks(path, BLOCK_BYTES):
+        for block in Blocks(path, READ_BYTES):
             end = (end + block)[-TAIL_BYTES:]
     matches = _BASE.findall(end)
     return int(matches[-1]) if matches else None
@@ -119,16 +121,12 @@ class _Reader:
 
     def read(self, first: bytes, stream: Iterator[bytes]) -> bytes:
         """All events; returns what follows them."""
-        buffer = first
-        for block in stream:
-            if self._tail is not None:
+        buffer = b""
+        for block in _gathered(first, stream):
+            if self._tail is None:
+                buffer = self._take(buffer, block)
+            else:
                 self._tail = (self._tail + block)[:MAX_HEAD_BYTES]
-                continue
-            buffer = buffer + block if buffer else block
-            if len(buffer) >= BLOCK_BYTES:
-                buffer = self._take(buffer, len(buffer))
-        if self._tail is None and len(buffer) > PIECE_BYTES:
-            buffer = self._take(buffer, len(buffer) - PIECE_BYTES // 2)
         if self._tail is None:
             self._walk(buffer, final=True)
         if self._tail is None:
@@ -140,18 +138,23 @@ class _Reader:
             )
         return self._tail or b""
 
-    def _take(self, buffer: bytes, limit: int) -> bytes:
-        """Write the events that end before `limit`; returns the rest."""
-        cut = self._cut(buffer, limit)
-        if cut and self._tables.add(buffer[:cut].lstrip(_LEADING)):
-            return buffer[cut:]
-        return self._take_pieces(buffer)
+    def _take(self, rest: bytes, block: bytes) -> bytes:
+        """Write the events that end in `block`; returns what is left, which may be all."""
+        rest = rest.lstrip(_LEADING)
+        if not rest and block[:1] in _STARTS:
+            block = block.lstrip(_LEADING)
+        cut = self._cut(block)
+        if cut and self._tables.add(rest, memoryview(block)[:cut]):
+            return block[cut:]
+        if len(rest) + len(block) < PIECE_BYTES:
+            return rest + block
+        return self._take_pieces(rest + block)
 
     def _take_pieces(self, buffer: bytes) -> bytes:
         at = 0
         rest = b""
         while at < len(buffer) and self._tail is None:
-            cut = self._cut(buffer[at : at + PIECE_BYTES], PIECE_BYTES)
+            cut = self._cut(buffer[at : at + PIECE_BYTES])
             end = at + (cut or PIECE_BYTES)
             piece = (rest + buffer[at:end]).lstrip(_LEADING)
             at, rest = end, b""
@@ -188,17 +191,34 @@ class _Reader:
             return b""
         return rest
 
-    def _cut(self, buffer: bytes, limit: int) -> int:
-        """Where the last event that is complete before `limit` ends; 0 when none is."""
+    def _cut(self, text: bytes) -> int:
+        """Where the last event that is complete ends, as far as one can tell; 0 when none does."""
         if self._separator is None:
-            found = _SEPARATOR.search(buffer)
+            found = _SEPARATOR.search(text)
             self._separator = found[0] + b"{" if found else None
-        if self._separator and (at := buffer.rfind(self._separator, 0, limit)) >= 0:
+        if self._separator and (at := text.rfind(self._separator)) >= 0:
             return at + 1
         last = 0
-        for found in _SEPARATOR.finditer(buffer, max(0, limit - PIECE_BYTES), limit):
+        for found in _SEPARATOR.finditer(text, max(0, len(text) - PIECE_BYTES)):
             last = found.start() + 1
         return last
+
+
+def _gathered(first: bytes, stream: Iterator[bytes]) -> Iterator[bytes]:
+    """Blocks of at least BLOCK_BYTES, then a smaller one before the end.
+
+    The last block ends in what follows the events, so it is made small: it is read piece by piece.
+    """
+    parts, size = [first], len(first)
+    for block in stream:
+        if size >= BLOCK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+        parts.append(block)
+        size += len(block)
+    last = b"".join(parts)
+    cut = max(0, len(last) - PIECE_BYTES)
+    yield from (part for part in (last[:cut], last[cut:]) if part)
 
 
 def _json_object(text: bytes) -> dict[str, Any]:

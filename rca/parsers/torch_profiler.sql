@@ -82,8 +82,7 @@ CREATE MACRO timed(file) AS TABLE
         coalesce(NOT getvariable('is_quoted') AND (is_rough(b.ts) OR is_rough(b.dur)), false)
             AS is_rough
     FROM block(file) AS b
-    LEFT JOIN category AS c ON c.cat = lower(b.cat)
-    ORDER BY b.i;
+    LEFT JOIN category AS c ON c.cat = lower(b.cat);
 CREATE TABLE event AS FROM timed('/dev/null');
 
 -- An event that can be a row. Zero time and duration in a recording that counts from 1970 is a lost

@@ -41,17 +41,20 @@ class EventTables:
         self._is_old = self._is_memory = self._is_quoted = False
         self._processes: dict[int, dict[str, Any]] = {}
         self._threads: dict[tuple[int, int | None], str | None] = {}
+        # One file in memory is written over and over: its pages are there already.
+        self._file = os.memfd_create("block")
         self._con = duckdb.connect(":memory:", config={"threads": 1})
+        self._con.execute("SET enable_external_file_cache = false")
         self._con.execute("SET VARIABLE base_ns = $1::BIGINT", [base_ns])
         self._con.execute("SET VARIABLE first_id = 0::BIGINT")
         self._con.execute("SET VARIABLE is_quoted = false")
         self._con.execute(files("rca.parsers").joinpath("torch_profiler.sql").read_text())
 
-    def add(self, text: bytes) -> bool:
-        """Write the events of `text`, elements with commas between; False when it is not sound JSON."""
+    def add(self, *parts: bytes | memoryview) -> bool:
+        """Write the events of a text in parts, commas between them; False when it is not sound JSON."""
         while True:
             try:
-                self._load(text)
+                self._load(parts)
             except duckdb.Error:
                 return False
             census = self._census()
@@ -78,24 +81,23 @@ class EventTables:
             rows = [{"pid": p, "tid": t, "name": n} for (p, t), n in self._threads.items()]
             self._sink.insert("thread", pa.Table.from_pylist(rows))
         self._con.close()
+        os.close(self._file)
 
-    def _load(self, text: bytes) -> None:
-        for old, new in (
-            *(_OLD if self._is_old else ()),
-            *((_MEMORY,) if self._is_memory else ()),
-        ):
+    def _load(self, parts: tuple[bytes | memoryview, ...]) -> None:
+        if self._is_old or self._is_memory or self._is_quoted:
+            parts = (self._respelled(b"".join(parts)),)
+        size = os.pwritev(self._file, (b"[", *parts, b"]"), 0)
+        os.ftruncate(self._file, size)
+        self._con.execute(
+            f"CREATE OR REPLACE TABLE event AS FROM timed('/proc/self/fd/{self._file}')"
+        )
+
+    def _respelled(self, text: bytes) -> bytes:
+        """Keys as `block` expects them; a key in quotes and a colon occur in no JSON string."""
+        pairs = (_OLD if self._is_old else ()) + ((_MEMORY,) if self._is_memory else ())
+        for old, new in pairs:
             text = text.replace(old, new)
-        if self._is_quoted:
-            text = _TIME.sub(rb'"\1"\2"\3"', text)
-        file = os.memfd_create("block")
-        try:
-            with open(file, "wb", closefd=False) as memory:
-                memory.writelines((b"[", text, b"]"))
-            self._con.execute(
-                f"CREATE OR REPLACE TABLE event AS FROM timed('/proc/self/fd/{file}')"
-            )
-        finally:
-            os.close(file)
+        return _TIME.sub(rb'"\1"\2"\3"', text) if self._is_quoted else text
 
     def _census(self) -> dict[str, Any]:
         result = self._con.execute("FROM census")
