@@ -93,6 +93,7 @@ def test_the_same_spans_in_every_otlp_form_give_the_same_rows(
         "otlp_proto.bin",
     )
     query = """SELECT trace_id, span_id, parent_id, service, name, kind, start_ns, dur_ns, status,
-        (attributes ->> '$."resource.host.name"') AS host FROM span ORDER BY ALL"""
+        (attributes ->> '$."resource.host.name"') AS host,
+        (attributes ->> '$."otel.scope.name"') AS scope FROM span ORDER BY ALL"""
     tables = [read_files(conformance / "traces" / form).sql(query) for form in forms]
     assert all(table.equals(tables[0]) for table in tables[1:])

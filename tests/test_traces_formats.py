@@ -84,7 +84,16 @@ def _otlp(upper: bool = False) -> dict[str, Any]:
         {"key": "service.name", "value": {"stringValue": "gateway"}},
         {"key": "host.name", "value": {"stringValue": "node-a"}},
     ]}  # fmt: skip
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+    return {
+        "resourceSpans": [
+            {
+                "resource": resource,
+                "scopeSpans": [
+                    {"scope": {"name": "vllm.otel", "version": "1"}, "spans": spans}
+                ],
+            }
+        ]
+    }
 
 
 def _write(path: Path, content: Any) -> Path:
@@ -166,6 +175,7 @@ def test_otlp(upper: bool, tmp_path: Path, read_files: Read) -> None:
         "s": "x", "i": 7, "f": 0.5, "b": False, "l": [1, "y"], "m": {"k": 2},
         "otel.status_description": "boom",
         "resource.service.name": "gateway", "resource.host.name": "node-a",
+        "otel.scope.name": "vllm.otel", "otel.scope.version": "1",
     }  # fmt: skip
     assert case.rows("SELECT ts_ns, name FROM span_event") == [(_T0 * 1000 + 9, "first_chunk")]
     assert case.rows("SELECT linked_trace_id, linked_span_id FROM span_link") == [("ff", "ee")]

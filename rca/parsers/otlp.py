@@ -89,7 +89,14 @@ class _Span(msgspec.Struct, rename="camel", gc=False):
     status: _Status | None = None
 
 
-class _ScopeSpans(msgspec.Struct, gc=False):
+class _Scope(msgspec.Struct, gc=False):
+    name: str = ""
+    version: str = ""
+
+
+class _ScopeSpans(msgspec.Struct, rename="camel", gc=False):
+    scope: _Scope | None = None
+    instrumentation_library: _Scope | None = None
     spans: list[_Span] | None = None
 
 
@@ -161,8 +168,9 @@ def _add(document: Document, rows: SpanRows) -> None:
     for group in _resources(document):
         resource = attributes(group.resource.attributes) if group.resource else {}
         service = resource.get("service.name")
-        encoded = resource_json(resource)
         for scope in group.scope_spans or group.instrumentation_library_spans or ():
+            by = scope.scope or scope.instrumentation_library
+            encoded = resource_json(resource, by.name if by else "", by.version if by else "")
             for span in scope.spans or ():
                 _add_span(span, None if service is None else str(service), encoded, rows)
 

@@ -109,11 +109,13 @@ def _add_resource(message: bytes, rows: SpanRows) -> None:
     parts = _gathered(message)
     resource = _attributes(_gathered(chunk(_one(parts, 1) or b"")).get(1, []))
     service = resource.get("service.name")
-    encoded = resource_json(resource)
-    for scope in parts.get(2, []):
-        for field, span in fields(chunk(scope)):
-            if field == 2:
-                _add_span(chunk(span), None if service is None else str(service), encoded, rows)
+    for group in parts.get(2, []):
+        scope = _gathered(chunk(group))
+        about = dict(fields(chunk(_one(scope, 1) or b"")))
+        name, version = text(about.get(1, b"")), text(about.get(2, b""))
+        encoded = resource_json(resource, name, version)
+        for span in scope.get(2, []):
+            _add_span(chunk(span), None if service is None else str(service), encoded, rows)
 
 
 def _read(path: Path, sink: Sink) -> None:

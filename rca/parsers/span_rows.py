@@ -91,9 +91,14 @@ def joined(attributes: Mapping[str, Any], resource: bytes) -> bytes:
     return _encode(attributes)[:-1] + b"," + resource[1:]
 
 
-def resource_json(resource: Mapping[str, Any]) -> bytes:
-    """Attributes of a resource, prefixed, as the text of a JSON object."""
-    return _encode({f"resource.{key}": value for key, value in resource.items()})
+def resource_json(resource: Mapping[str, Any], scope: str = "", version: str = "") -> bytes:
+    """Attributes of a resource, prefixed, and its instrumentation scope, as a JSON object."""
+    found = {f"resource.{key}": value for key, value in resource.items()}
+    if scope:
+        found["otel.scope.name"] = scope
+    if version:
+        found["otel.scope.version"] = version
+    return _encode(found)
 
 
 class SpanRow(NamedTuple):
