@@ -25,15 +25,6 @@ FLAT = 0.25
 KEPT_UNKNOWN = 20
 _RESAMPLES = 300
 _MIN_POINTS = 3
-_FLOORS = {
-    "ratio": 0.01,
-    "%": 1.0,
-    "s": 1e-5,
-    "requests": 0.3,
-    "1/s": 0.02,
-    "requests/s": 0.05,
-    "per scrape": 0.02,
-}
 _SHARE_FLOOR = 0.05
 _BLOCKS = 20
 
@@ -186,10 +177,9 @@ def trimmed_mean(values: Values) -> float:
 
 def _floor(signal: Signal, centre: float) -> float:
     known = meanings().get(signal.role)
-    least = _FLOORS.get(known.unit, 0.0) if known else 0.0
-    if known and known.unit == "per matrix multiplication":
-        least = 0.02
-    return max((known.spread if known else _SHARE_FLOOR) * abs(centre), least, 1e-12)
+    if known is None:
+        return max(_SHARE_FLOOR * abs(centre), 1e-12)
+    return max(known.spread * abs(centre), known.least)
 
 
 def cliffs_delta(before: Values, after: Values) -> float:

@@ -101,6 +101,7 @@ class Meaning(NamedTuple):
     Attributes:
         events: Whether it counts rare events, to be judged by their number.
         spread: Share of its level that it strays by without any cause.
+        least: What it strays by at any level, in its unit.
     """
 
     meaning: str
@@ -108,6 +109,16 @@ class Meaning(NamedTuple):
     layer: str
     events: bool = False
     spread: float = 0.05
+    least: float = 1e-12
+
+
+_SPREAD = 0.05
+_OPERATOR_SPREAD = 0.12
+"""A single capture holds other steps than the next one."""
+_LEAST = {
+    "ratio": 0.01, "%": 1.0, "s": 1e-5, "requests": 0.3, "1/s": 0.02, "requests/s": 0.05,
+    "per scrape": 0.02, "per matrix multiplication": 0.03,
+}  # fmt: skip
 
 
 @cache
@@ -120,8 +131,14 @@ def meanings() -> dict[str, Meaning]:
         table = tomllib.loads(files("rca").joinpath(name).read_text(encoding="utf-8"))
         for role, row in table.items():
             unit, layer = row.get("unit", "per matrix multiplication"), row.get("layer", "code")
-            events, spread = row.get("events", False), row.get("spread", 0.05)
-            found[role] = Meaning(row["meaning"], unit, layer, events, spread)
+            found[role] = Meaning(
+                row["meaning"],
+                unit,
+                layer,
+                row.get("events", False),
+                row.get("spread", _OPERATOR_SPREAD if layer == "code" else _SPREAD),
+                row.get("least", _LEAST.get(unit, 1e-12)),
+            )
     return found
 
 

@@ -25,7 +25,7 @@ from rca.models.figures import Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, Rank, is_still, rank
 from rca.models.reproduce import torch_runtime
-from rca.models.screening import DOSES, OP_FIGURES, ArmRow, Screening, mean_of, still
+from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, mean_of, still
 from rca.models.settings import Plan
 from rca.models.workload import WorkloadSettings
 
@@ -264,10 +264,10 @@ class _Trial:
         nearest = [found.cause for found in rank(self.observed, shown)]
         known = {fault.cause: fault for fault in (self.fault, *self.rivals)}
         causes = [self.fault.cause, *(c for c in nearest if c != self.fault.cause)]
-        before = count(self.healthy, self.made, self.seed)
+        before = count(self.healthy, self.made, self.seed).per_token
         for cause in causes[: 1 + _COUNTED_RIVALS]:
-            plan = known[cause].plan(self.healthy, 1.0, 10.0)
-            ratios = log_ratios(count(plan, self.made, self.seed), before)
+            plan = known[cause].plan(self.healthy, 1.0, SECONDS)
+            ratios = log_ratios(count(plan, self.made, self.seed).per_token, before)
             for dose in DOSES:
                 shown[cause, dose] = shown[cause, dose] | ratios
             if cause == self.fault.cause:

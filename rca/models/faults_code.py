@@ -104,7 +104,7 @@ def _host() -> tuple[Fault, ...]:
             "code-regression",
             "collected_objects",
             apply=lambda plan, dose, _s: plan.with_build(
-                collected_objects=round(300_000 * dose)
+                collected_objects=300_000, collect_every_steps=max(2, round(60 / dose))
             ),
             moves={"full_collections_per_step": 1},
             timing=("itl_p99",),

@@ -77,7 +77,7 @@ def _batching() -> tuple[Fault, ...]:
             apply=lambda plan, dose, _s: plan.with_args(
                 max_num_batched_tokens=round(plan.args.max_num_batched_tokens * (1 + 5 * dose))
             ),
-            moves={"tokens_per_step": 1},
+            moves={"tokens_per_step_p99": 1},
             timing=("itl_p99",),
             fix=Remedy(
                 "one prompt gets at most 24 tokens a step",
@@ -94,7 +94,7 @@ def _batching() -> tuple[Fault, ...]:
                     4, round(plan.args.max_num_batched_tokens / (1 + 2 * dose))
                 )
             ),
-            moves={"tokens_per_step": -1},
+            moves={"tokens_per_step_p99": -1},
             timing=("ttft_p50",),
             fix=_more_replicas(3),
         ),

@@ -44,6 +44,7 @@ FLOORS: dict[str, float] = {
     "allocations_per_token": 0.0,
     "syncs_per_token": 0.5,
     "tokens_per_step": 0.0,
+    "tokens_per_step_p99": 0.0,
 }
 # A queue shorter than a tenth of a healthy first token is no queue.
 _QUEUE_FLOOR_SHARE = 0.1
@@ -84,6 +85,7 @@ class Recorder:
     _running: float = 0.0
     _waiting: float = 0.0
     _usage: float = 0.0
+    _tokens: list[int] = field(default_factory=list)
     _memory: list[tuple[int, int]] = field(default_factory=list)
     _at_start: dict[str, float] = field(default_factory=dict)
 
@@ -98,6 +100,7 @@ class Recorder:
             return
         if not self._at_start:
             self._at_start = _totals(engine)
+        self._tokens.append(batch.tokens)
         self._weight_ns += cost_ns
         self._running += cost_ns * len(engine.scheduler.running)
         self._waiting += cost_ns * len(engine.scheduler.waiting)
@@ -138,6 +141,7 @@ class Recorder:
             "evictions_per_request": delta["evictions"] / requests,
             "full_collections_per_step": delta["collections"] / steps,
             "tokens_per_step": delta["tokens"] / steps,
+            "tokens_per_step_p99": percentile(self._tokens, 0.99),
             "running": self._running / weight,
             "waiting": self._waiting / weight,
             "kv_usage": self._usage / weight,

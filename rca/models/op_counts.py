@@ -5,28 +5,31 @@ Counts are exact: they do not depend on the machine's load.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rca.models.arms import start
 from rca.models.engine import Engine
-from rca.models.figures import Recorder
+from rca.models.figures import Figures, Recorder
 from rca.models.scheduler import Batch
 from rca.models.settings import Plan
+from rca.models.twin import TwinWorker
 from rca.models.worker import Runtime, TorchWorker
 
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
-_WARM_STEPS = 20
+_WARM_STEPS = 100
 _SYNCS = ("aten::_local_scalar_dense", "aten::item")
 
 
-class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.ops = self.gemm_rows = self.allocations = self.syncs = 0
+        self.operators: Counter[str] = Counter()
+        self.gemm_rows = self.allocations = 0
 
     def __torch_dispatch__(
         self,
@@ -37,8 +40,7 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         out = func(*args, **(kwargs or {}))
         name = func.name().split(".")[0]
-        self.ops += 1
-        self.syncs += name in _SYNCS
+        self.operators[name] += 1
         if name in _GEMM_INPUT:
             rows = args[_GEMM_INPUT[name]]
             self.gemm_rows += rows.numel() // rows.shape[-1]
@@ -72,21 +74,32 @@ def _run(engine: Engine, steps: int) -> None:
             return
 
 
-def count(plan: Plan, made: Runtime, seed: int, steps: int = 30) -> dict[str, float]:
-    """Counts per sampled token over `steps` steps of a run."""
+class Counts(NamedTuple):
+    """Counts for each sampled token, and how often each operator ran."""
+
+    per_token: Figures
+    operators: Counter[str]
+
+
+def count(plan: Plan, made: Runtime, seed: int, steps: int = 200) -> Counts:
+    """What torch is asked to do in `steps` steps of a warm run."""
+    seen = _Sampled()
+    twin = TwinWorker(plan)
+    engine = start(plan, twin, seed, 60.0, seen)
+    # Only scheduling matters until the counted steps, and the twin does that for nothing.
+    _run(engine, _WARM_STEPS)
+    seen.tokens = 0
     with TorchWorker(plan, made) as worker:
-        worker.follow_twin()
-        seen = _Sampled()
-        engine = start(plan, worker, seed, 60.0, seen)
-        _run(engine, _WARM_STEPS)
-        seen.tokens = 0
-        counter = _Counter()
+        worker.pace = twin
+        engine.worker = worker
+        counter = _Counting()
         with counter:
             _run(engine, steps)
-        tokens = max(1, seen.tokens)
-    return {
-        "ops_per_token": counter.ops / tokens,
+    tokens = max(1, seen.tokens)
+    per_token = {
+        "ops_per_token": counter.operators.total() / tokens,
         "gemm_rows_per_token": counter.gemm_rows / tokens,
         "allocations_per_token": counter.allocations / tokens,
-        "syncs_per_token": counter.syncs / tokens,
+        "syncs_per_token": sum(counter.operators[name] for name in _SYNCS) / tokens,
     }
+    return Counts(per_token, counter.operators)

@@ -80,7 +80,7 @@ class Runtime:
         """Learn what the standard step costs in ticks."""
         plan = Plan()
         with TorchWorker(plan, self) as worker:
-            requests = [_full_request(number) for number in range(4)]
+            requests = [full_request(number) for number in range(4)]
             batch = Batch([Slice(request, 224, 1) for request in requests])
             ratios = []
             for _ in range(60):
@@ -116,7 +116,8 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
         gc.unfreeze()
 
 
-def _full_request(number: int) -> Request:
+def full_request(number: int) -> Request:
+    """A request of 225 tokens in 15 blocks of its own: the standard step has four."""
     arrival = Arrival(number, 0, (), 8, "t-0", 0, False, 0)
     request = Request(arrival, 0, 0, [number] * 225, 225, 8)
     request.blocks = list(range(number * 15, number * 15 + 15))
@@ -191,7 +192,7 @@ class TorchWorker:
         """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
         sampling = [piece.request for piece in batch.slices if piece.samples]
         with _annotation(batch) if self.annotate else nullcontext():
-            logits = self.made.model(self._inputs(batch))
+            logits = self.made.model(self.inputs(batch))
         sampled: list[int] = []
         if sampling:
             sampled = self._sample(self._process(logits))
@@ -231,7 +232,8 @@ class TorchWorker:
             spent += self._wall_extra_ns
         return round(spent * self.made.scale)
 
-    def _inputs(self, batch: Batch) -> StepInput:
+    def inputs(self, batch: Batch) -> StepInput:
+        """The index tensors of a step."""
         size = self.plan.args.block_size
         decodes, prefills = batch.decodes, batch.prefills
         tokens: list[int] = []

@@ -85,7 +85,7 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
         # an experiment stay paired.
         draws = [rng.random() for _ in range(6)]
         group = rng.choices(range(traffic.prefix_groups), weights)[0]
-        body = [rng.randrange(VOCABULARY) for _ in range(_own_tokens(traffic, draws))]
+        body = _own_body(seed, index, _own_tokens(traffic, draws))
         cold = draws[2] < traffic.cold_share
         shared = () if cold else prefixes[group]
         yield Arrival(
@@ -115,6 +115,12 @@ def _times(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[
         if at_ns >= end_ns:
             return
         yield int(at_ns)
+
+
+def _own_body(seed: int, index: int, tokens: int) -> list[int]:
+    # A generator of its own: a longer body must not shift what later requests draw.
+    rng = random.Random(seed * 1_000_003 + index)
+    return rng.choices(range(VOCABULARY), k=tokens)
 
 
 def _own_tokens(traffic: Traffic, draws: list[float]) -> int:

@@ -36,6 +36,14 @@ spread AS (
         running AS den
     FROM engine_state
 ),
+-- Tokens of a step for each running request: about 1 in decode, more when prompts are computed,
+-- and much more when context is computed again. Unlike tokens of a step it does not grow with load.
+slot AS (
+    SELECT t.part, 'tokens_per_slot' AS role, t.service, t.ts_ns, t.num AS num, t.den * r.value AS den
+    FROM role_value AS t
+    JOIN role_value AS r ON r.part = t.part AND r.service = t.service AND r.ts_ns = t.ts_ns
+    WHERE t.role = 'step_tokens' AND r.role = 'running' AND r.value > 0
+),
 -- Memory that grows, bytes per second.
 growth AS (
     SELECT part, role || '_growth' AS role, service, ts_ns,
@@ -135,6 +143,7 @@ every AS (
     SELECT * FROM skew
     UNION ALL SELECT * FROM growth
     UNION ALL SELECT * FROM room
+    UNION ALL SELECT * FROM slot
     UNION ALL SELECT * FROM spread
     UNION ALL SELECT * FROM restart
     UNION ALL SELECT * FROM burst
@@ -147,7 +156,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'restart', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'tokens_per_slot', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.
