@@ -163,6 +163,18 @@ def test_commands_and_documents_agree() -> None:
     assert sorted(set(told) - commands) == []
 
 
+def test_architecture_names_every_module_and_no_other() -> None:
+    table = (
+        (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("| Module |")[1]
+    )
+    cells = re.findall(r"^\| (`[^|]*) \|", table.split("\n\n")[0], re.MULTILINE)
+    named = {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
+    there = {p.stem for p in (ROOT / "rca").glob("*.py")} | {
+        p.parent.name for p in (ROOT / "rca").glob("*/__init__.py")
+    }
+    assert named == there - {"__init__", "errors"}
+
+
 def test_documents_link_to_files_that_exist() -> None:
     for name in tracked("*.md"):
         for target in re.findall(r"\]\(([^)#\s]+)", (ROOT / name).read_text(encoding="utf-8")):
