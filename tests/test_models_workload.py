@@ -1,0 +1,78 @@
+"""Traffic is drawn from a seed, and goes to and comes from Mooncake's format."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from rca.errors import ParseError
+from rca.models.gateway import admit
+from rca.models.settings import MS, SECOND, Plan, Traffic
+from rca.models.workload import WorkloadSettings, arrivals, read_mooncake, write_mooncake
+
+MINUTE = 60 * SECOND
+
+
+def test_a_seed_gives_the_same_requests_whatever_else_is_turned() -> None:
+    some = list(arrivals(Traffic(), 3, 0, MINUTE))
+    assert some == list(arrivals(Traffic(), 3, 0, MINUTE))
+    assert some != list(arrivals(Traffic(), 4, 0, MINUTE))
+    longer = list(arrivals(Traffic(unique_tokens=120), 3, 0, MINUTE))
+    assert [r.at_ns for r in longer] == [r.at_ns for r in some]
+    assert [r.group for r in longer] == [r.group for r in some]
+
+
+def test_rate_and_burst_mean_what_they_say() -> None:
+    even = [r.at_ns for r in arrivals(Traffic(rate_per_s=5), 1, 0, 20 * MINUTE)]
+    bursts = [
+        r.at_ns for r in arrivals(Traffic(rate_per_s=5, burst_factor=8), 1, 0, 20 * MINUTE)
+    ]
+    assert len(even) == pytest.approx(6000, rel=0.05)
+    assert len(bursts) == pytest.approx(6000, rel=0.15)
+    together = [sum(b - a == 0 for a, b in itertools.pairwise(t)) for t in (even, bursts)]
+    assert together[0] == 0
+    assert together[1] > 0.7 * len(bursts)
+
+
+def test_mooncake_lines_come_back_as_the_same_shape(tmp_path: Path) -> None:
+    sent = list(arrivals(Traffic(), 1, 0, 5 * SECOND))
+    path = tmp_path / "trace.jsonl"
+    write_mooncake(path, sent)
+    read = read_mooncake(path, sent[0].at_ns, block_tokens=16)
+    assert [len(r.prompt) for r in read] == [len(r.prompt) for r in sent]
+    assert [r.output_tokens for r in read] == [r.output_tokens for r in sent]
+    assert all(abs(a.at_ns - b.at_ns) <= MS for a, b in zip(read, sent, strict=True))
+    one, other = (
+        next(pair)
+        for pair in (iter([r for r in read if r.group == read[0].group]) for _ in range(2))
+    )
+    assert one.prompt[:160] == other.prompt[:160]
+
+
+def test_a_line_that_is_no_request_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    path.write_text('{"timestamp": 1, "input_length": 2, "output_length": 3}\n{"a": 1}\n')
+    with pytest.raises(ParseError, match="line 2"):
+        read_mooncake(path)
+
+
+def test_settings_keep_the_load_while_they_change_the_shape() -> None:
+    settings = WorkloadSettings(prompt_tokens=1000, output_tokens=250, shared_share=0.5)
+    plan = settings.apply(Plan())
+    base = Plan().traffic
+    assert plan.traffic.prefix_tokens == 96  # half of 200, in whole blocks
+    assert plan.traffic.output_tokens == 50
+    tokens = (t.rate_per_s * t.output_tokens for t in (plan.traffic, base))
+    assert next(tokens) == pytest.approx(next(tokens))
+
+
+def test_the_gateway_cuts_sheds_and_shares() -> None:
+    traffic = list(arrivals(Traffic(cold_share=0.5, cold_tokens=300), 1, 0, MINUTE))
+    cut = admit(Plan().with_args(max_prompt_tokens=100), traffic)
+    assert max(r.prompt_tokens for r in cut.requests) == 100
+    quota = admit(Plan().with_args(tenant_token_quota=200.0), traffic)
+    assert {a.tenant for a in quota.rejected} >= {"t-bulk"}
+    half = admit(Plan().with_args(replicas=2), traffic)
+    assert len(half.requests) == -(-len(traffic) // 2)
