@@ -121,9 +121,8 @@ def _recognise(head: Head) -> bool:
         line = head.data.decode("utf-8-sig", "replace").split("\n", 1)[0]
         names = {n.strip().strip('"').lower() for n in line.split(",")}
     timed = names & {*_NAMES["time"]}
-    return bool(
-        timed and names & {*_NAMES["subject"]} and names & {*_NAMES["before"], *_NAMES["after"]}
-    )
+    told = names & {*_NAMES["before"], *_NAMES["after"]} or {"id", "kind"} <= names
+    return bool(timed and names & {*_NAMES["subject"]} and told)
 
 
 FORMAT = Format("changes", "change", _recognise, _read)

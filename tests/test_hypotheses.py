@@ -1,0 +1,129 @@
+"""The catalogue and the scoring of causes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rca.catalogue import Cause, describe, load
+from rca.errors import CauseError
+from rca.hypotheses import Change, Observed, calibrate, explained_share, score, settings
+
+
+def observed(**strengths: float) -> dict[str, Observed]:
+    return {r: Observed(f"E{i}", r, g, "metrics") for i, (r, g) in enumerate(strengths.items(), 1)}
+
+
+def best(evidence: dict[str, Observed], changes: list[Change] | None = None) -> list[str]:
+    scored = [score(c, evidence, changes or [], 600.0) for c in load().values()]
+    return [s.cause.id for s in sorted(scored, key=lambda s: -s.score)]
+
+
+def test_all_47_causes_load_and_name_each_other() -> None:
+    causes = load()
+    assert len(causes) == 47
+    assert {c.cls for c in causes.values()} == {
+        "infra", "config", "dependency", "code-regression", "traffic-spike",
+    }  # fmt: skip
+    assert all(c.fixes and c.requires for c in causes.values())
+
+
+@pytest.mark.parametrize("cause", load().values(), ids=lambda c: c.id)
+def test_a_cause_wins_on_its_own_signature(cause: Cause) -> None:
+    """No signature is contained in another: each is the best answer to exactly what it expects."""
+    evidence = observed(**{r: 0.9 * sign for r, (sign, _) in cause.expected.items()})
+    assert best(evidence)[0] == cause.id
+
+
+def test_the_deciding_evidence_of_look_alikes_decides() -> None:
+    leak = {"itl": 0.9, "host_memory_growth": 0.8, "gpu_memory_growth": 0.9, "prompt_tokens": 0.0}
+    assert best(observed(**leak))[0] == "logits_processor_leak"
+    longer = leak | {"prompt_tokens": 0.9, "long_prompts": 0.8, "prefill_time": 0.8, "gpu_memory_growth": 0.0}
+    assert best(observed(**longer))[0] == "context_inflation"
+
+
+def test_strong_moves_that_a_cause_does_not_speak_of_count_against_it() -> None:
+    cause = load()["kv_pool_too_small"]
+    plain = score(cause, observed(preemptions=0.9, kv_usage=0.8), [], 600.0)
+    odd = score(cause, observed(preemptions=0.9, kv_usage=0.8, sm_clock=-0.9), [], 600.0)
+    assert odd.score < plain.score
+    assert odd.contradicting == ["E3"]
+
+
+def test_without_a_required_move_a_cause_stays_below_unknown() -> None:
+    cause = load()["gpu_thermal_or_power_throttle"]
+    assert score(cause, observed(itl=1.0, kernel_time=1.0), [], 600.0).score < settings()["unknown_score"]
+
+
+def test_a_change_counts_by_words_target_and_age() -> None:
+    cause = load()["tiny_batch"]
+    evidence = observed(waiting=0.9, queue_time=0.9, waiting_with_room=0.9)
+
+    def with_change(subject: str, text: str, age_s: float = 5.0) -> float:
+        change = Change("chg-1", "E9", "config", subject, text, age_s)
+        return score(cause, evidence, [change], 600.0).score
+
+    none = score(cause, evidence, [], 600.0).score
+    right = with_change("statefulset/llm-engine", "--max-num-seqs 14 --max-num-seqs 5")
+    assert right > none + 0.2
+    assert with_change("statefulset/llm-engine", "--block-size 16 --block-size 32") == none
+    assert with_change("deployment/billing", "--max-num-seqs 14 --max-num-seqs 5") == none
+    assert none < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=3000.0) < right
+
+
+def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:
+    scored = [score(c, observed(sm_clock=-0.9, gpu_throttled=0.9), [], 600.0) for c in load().values()]
+    calibrate(scored)
+    total = sum(s.confidence for s in scored)
+    assert 0 < total < 1
+    nothing = [score(c, {}, [], 600.0) for c in load().values()]
+    calibrate(nothing)
+    assert max(s.confidence for s in nothing) < settings()["least_confidence"]
+
+
+def test_explained_share_adds_the_parts_that_a_cause_makes_longer() -> None:
+    shares = [("queue", 0.7), ("decode", 0.2), ("calls of retriever", 0.1), ("prefill", -0.05)]
+    assert explained_share(load()["tiny_batch"], shares) == pytest.approx(0.7)
+    assert explained_share(load()["dependency_slow"], shares) == pytest.approx(0.1)
+    assert explained_share(load()["tiny_batch"], []) is None
+
+
+def write_cause(folder: Path, **changes: str) -> Path:
+    text = (Path(__file__).parent.parent / "rca/causes/tiny_batch.toml").read_text()
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    path = folder / "mine.toml"
+    path.write_text(text)
+    return path
+
+
+def test_a_folder_of_own_causes_adds_and_replaces(tmp_path: Path) -> None:
+    write_cause(tmp_path, **{'id = "tiny_batch"': 'id = "my_cause"'})
+    assert load(tmp_path)["my_cause"].cls == "config"
+    assert len(load(tmp_path)) == 48
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('class = "config"', 'class = "weather"', "mine.toml: class: 'weather' is none of"),
+        ("waiting = 1.5", "wating = 1.5", "unknown role 'wating'"),
+        ('phase = "mitigate"', 'phase = "soon"', "fix.phase"),
+        ('id = "tiny_batch"', 'id = "tiny_batch', "is not valid TOML"),
+        ("definition =", "definitoin =", "definition is missing"),
+        ('words = "', 'words = "(', "mine.toml"),
+        ('cause = "overload"', 'cause = "overlord"', "unknown cause 'overlord'"),
+    ],
+)
+def test_a_broken_cause_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+    folder = write_cause(tmp_path, **{old: new}).parent
+    with pytest.raises(CauseError) as caught:
+        load(folder)
+    assert message in str(caught.value)
+
+
+def test_describe_suggests_the_nearest_name() -> None:
+    assert describe(load(), "preemption_thrash")["id"] == "kv_pool_too_small"
+    with pytest.raises(CauseError, match="did you mean kv_pool_too_small"):
+        describe(load(), "kv_pool_to_small")

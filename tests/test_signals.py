@@ -1,0 +1,119 @@
+"""Points, evidence strength, and the window scan, on values made here."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rca.evidence import Span, cliffs_delta, interval, measure, poisson_z, strength
+from rca.signals import EMPTY, Points, Signal
+from rca.window import find
+
+SECOND = 1_000_000_000
+START = 1_780_000_000 * SECOND
+
+
+def points(values: list[float], step_s: int = 15, den: float = 1.0, start: int = START) -> Points:
+    ts = start + np.arange(len(values), dtype=np.int64) * step_s * SECOND
+    return Points(ts, np.array(values) * den, np.full(len(values), den))
+
+
+def latency(incident: list[float], baseline: list[float], role: str = "ttft") -> Signal:
+    day = 86_400 * SECOND
+    return Signal(
+        "metrics", role, "engine", "", points(incident, den=30), points(baseline, den=30, start=START - day)
+    )
+
+
+def noisy(level: float, n: int, seed: int) -> list[float]:
+    return list(level * np.exp(np.random.default_rng(seed).normal(0, 0.08, n)))
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1), st.lists(st.integers(-5, 5), min_size=1))
+def test_cliffs_delta_is_what_counting_pairs_gives(before: list[int], after: list[int]) -> None:
+    pairs = [np.sign(b - a) for a in before for b in after]
+    assert cliffs_delta(np.array(before, float), np.array(after, float)) == pytest.approx(np.mean(pairs))
+
+
+@given(st.integers(1, 7), st.integers(1, 40))
+def test_blocks_keep_the_pooled_value_of_whole_blocks(size: int, n: int) -> None:
+    whole = points([float(i) for i in range(n)])
+    blocks = whole.blocks(size)
+    used = (n // size) * size if size > 1 else n
+    if used == n:
+        assert blocks.pooled() == pytest.approx(whole.pooled())
+    assert len(blocks.ts_ns) == (n if size == 1 else len(range(0, n - size + 1, size)))
+
+
+def test_strength_needs_a_shift_and_little_overlap() -> None:
+    same = latency(noisy(1.0, 40, 1), noisy(1.0, 40, 2))
+    doubled = latency(noisy(2.0, 40, 1), noisy(1.0, 40, 2))
+    halved = latency(noisy(0.5, 40, 1), noisy(1.0, 40, 2))
+    assert abs(strength(same, same.baseline, same.incident)) < 0.1
+    assert strength(doubled, doubled.baseline, doubled.incident) > 0.8
+    assert strength(halved, halved.baseline, halved.incident) < -0.7
+
+
+def test_a_signal_that_only_differs_between_days_has_not_moved() -> None:
+    level = noisy(1.0, 20, 3)
+    signal = latency([3 * v for v in noisy(1.0, 80, 4)], level)
+    span = Span(START + 40 * 15 * SECOND, START + 80 * 15 * SECOND, 15 * SECOND)
+    move = measure(signal, span)
+    assert move is not None
+    assert move.side == "lead-in"
+    assert move.direction == "flat"
+
+
+def test_rare_events_are_judged_by_their_number() -> None:
+    none, some = points([0.0] * 40), points([0.0] * 10 + [1.0] * 10)
+    assert poisson_z(none, none) == 0.0
+    assert poisson_z(none, some) > 4
+
+
+def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
+    held = 0
+    for seed in range(100):
+        ends = interval(points(noisy(1.0, 60, 2 * seed)), points(noisy(2.0, 60, 2 * seed + 1)), seed)
+        assert ends is not None
+        held += ends[0] < np.log(2.0) < ends[1]
+    assert 86 <= held <= 100
+
+
+def test_intervals_come_again_from_their_seed() -> None:
+    before, after = points(noisy(1.0, 60, 5)), points(noisy(2.0, 60, 6))
+    assert interval(before, after, seed=11) == interval(before, after, seed=11)
+    assert interval(points([1.0, 1.0]), after, seed=11) is None
+
+
+def test_scan_finds_the_stretch() -> None:
+    values = noisy(1.0, 40, 7) + noisy(3.0, 30, 8) + noisy(1.0, 20, 9)
+    scan = find([latency(values, noisy(1.0, 80, 10))])
+    assert len(scan.found) == 1
+    first, last, _ = scan.found[0]
+    assert abs(first - 40) <= 1
+    assert abs(last - 69) <= 1
+
+
+def test_scan_finds_it_without_a_baseline() -> None:
+    values = noisy(1.0, 40, 7) + noisy(3.0, 30, 8) + noisy(1.0, 20, 9)
+    signal = latency(values, [])
+    scan = find([Signal(signal.source, signal.role, "engine", "", signal.incident, EMPTY)])
+    assert [(abs(a - 40) <= 2, abs(b - 69) <= 2) for a, b, _ in scan.found] == [(True, True)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_scan_is_silent_on_healthy_noise(seed: int) -> None:
+    roles = ("ttft", "itl", "e2e_latency", "gateway_latency")
+    signals = [
+        latency(noisy(1.0, 120, 100 * seed + i), noisy(1.0, 80, 100 * seed + 50 + i), role)
+        for i, role in enumerate(roles)
+    ]
+    assert find(signals).found == []
+
+
+def test_two_stretches_that_nearly_touch_are_one_incident() -> None:
+    values = noisy(1.0, 30, 1) + noisy(4.0, 20, 2) + noisy(1.0, 3, 3) + noisy(4.0, 20, 4)
+    first, last, _ = find([latency(values, noisy(1.0, 80, 5))]).found[0]
+    assert (abs(first - 30) <= 1, abs(last - 72) <= 1) == (True, True)
