@@ -12,10 +12,12 @@ import case_builder
 import pytest
 from markdown_it import MarkdownIt
 
+from rca.answer import Trial
 from rca.case import Case
 from rca.errors import CaseError
 from rca.postmortem.charts import Charts
 from rca.postmortem.escape import cell, code, fence, prose
+from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
 from rca.postmortem.impact import objective_ns
 from rca.postmortem.markdown import write
@@ -56,8 +58,8 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
     assert text.startswith("# vllm: KV cache pool is too small\n")
     assert "**Cause.** kv_pool_too_small (config), confidence 0.93" in text
     assert (
-        "SEV1 proposed: 99.6 % of the requests took longer than the objective's 2 s (0 % when healthy) (I3)"
-        in text
+        "SEV1 proposed: 99.6 % of the requests took longer than the objective's 2 s (0 % when healthy): "
+        "99.6 times the 1 % that the objective leaves (I3)" in text
     )
     assert (
         "| 276 recorded requests arrived in the window (275 when healthy) | [I1](#i1) |" in text
@@ -71,7 +73,7 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
         in text
     )
     assert "| queue | 50 ms | 2.5 s | 2.45 s | 55.2 % | [E7](#e7) |" in text
-    assert "| torch | ttft_p50_ms | 20.2 | 20.6 (×1.02) | 96.2 (×4.75) |" in text
+    assert "| torch | ttft_p50_ms | 20.2 | 20.6 (×1.02) | 96.2 (×4.75) | 21.1 (×1.04)" in text
     assert (
         "[`fixes/01-rollback.sh`](fixes/01-rollback.sh); to undo: [`fixes/01-undo.sh`]" in text
     )
@@ -238,6 +240,40 @@ def test_code_and_fences_cannot_be_left() -> None:
     assert code("a``b") == "```a``b```"
     block = fence("SELECT 1\n```\n# out\n~~~")
     assert tokens_of(block) == ["fence"]
+
+
+def test_experiment_shows_doses_candidates_and_effects() -> None:
+    case = case_builder.diagnosed()
+    case.clear(["trial_arm"])
+    levels = {
+        "healthy": 2.0,
+        "fault": 8.0,
+        "fault@0.5": 4.0,
+        "candidate:overload": 3.0,
+        "candidate:overload@2": 5.0,
+    }
+    for arm, level in levels.items():
+        for figure, value in (("ttft_p50", level * 1e9), ("prompt_tokens", 220.0)):
+            case.execute(
+                "INSERT INTO trial_arm VALUES (?, 0, 'twin', ?, ?)", [arm, figure, value]
+            )
+    effect = {"ratio": 4.0, "low": 3.5, "high": 4.6, "pairs": 6}
+    details = {
+        "effects": {"fault": {"ttft_p50": effect}},
+        "seed": 3,
+        "noise": {"ttft_p50": 0.02},
+    }
+    found = describe(case, Trial(cause="kv_pool_too_small", details=details))
+    setups, doses, effects = found.tables
+    assert setups.rows == [["twin", "ttft_p50", "2 s", "8 s (×4)", ""]]
+    assert doses.rows[:3] == [
+        ["kv_pool_too_small", "0.5", "×2", "×1"],
+        ["kv_pool_too_small", "1", "×4", "×1"],
+        ["overload", "1", "×1.5", "×1"],
+    ]
+    assert effects.rows == [["fault", "ttft_p50", "×4 [3.5–4.6]", "6"]]
+    assert found.n_steady == 1
+    assert found.details == [("seed", "3"), ("noise.ttft_p50", "0.02")]
 
 
 @pytest.mark.parametrize(

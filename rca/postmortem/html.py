@@ -11,7 +11,7 @@ from rca import wording
 from rca.case import Case
 from rca.plain import confidence, duration, moment, number, printable
 from rca.postmortem.charts import draw
-from rca.postmortem.story import arm_names, ratio_to_healthy, share, tell
+from rca.postmortem.story import share, tell
 
 
 def write_html(case: Case, out: Path) -> Path:
@@ -32,7 +32,6 @@ def write_html(case: Case, out: Path) -> Path:
             window=wording.window(answer.window),
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
-            arm_names=arm_names(story.arms),
         )
     )
     out.mkdir(parents=True, exist_ok=True)
@@ -54,7 +53,7 @@ def _environment() -> Environment:
     environment.filters.update(
         confidence=confidence,
         show=lambda value: printable(value, 2_000), lines=_lines, moment=moment, duration=duration,
-        number=number, share=share, ratio=ratio_to_healthy, movement=wording.movement,
+        number=number, share=share, movement=wording.movement,
     )  # fmt: skip
     return environment
 

@@ -50,9 +50,7 @@ def measure(case: Case, window: Window) -> list[Figure]:
         ),
         "tenants": lambda r, o: f"{number(o)} tenants had requests in the window",
         "failed": lambda r, o: f"{percent(o)} of the requests failed{_instead(r, percent)}",
-        "slow": lambda r, o: (
-            f"{percent(o)} of the requests took longer than {limit}{_instead(r, percent)}"
-        ),
+        "slow": lambda r, o: _slow(r, o, limit, window.slo),
         "tokens": lambda r, o: _tokens(r, o, window.dur_ns or 0),
     }
     figures: list[Figure] = []
@@ -120,6 +118,15 @@ def _tokens(reference: float | None, observed: float, dur_ns: int) -> str:
     return (
         text + f": about {number((reference - observed) * dur_ns / 1e9)} tokens were not served"
     )
+
+
+def _slow(reference: float | None, observed: float, limit: str, slo: str | None) -> str:
+    text = f"{percent(observed)} of the requests took longer than {limit}{_instead(reference, percent)}"
+    named = re.search(r"p([0-9]{2}(?:\.[0-9]+)?)", slo or "", re.IGNORECASE)
+    budget = 1 - float(named[1]) / 100 if named else 0.0
+    if budget <= 0 or observed <= budget:
+        return text
+    return f"{text}: {number(observed / budget)} times the {percent(budget)} that the objective leaves"
 
 
 def _instead(reference: float | None, tell: Any) -> str:

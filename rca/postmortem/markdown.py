@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,9 +16,8 @@ from rca.plain import confidence, duration, factor, moment, number, printable, q
 from rca.postmortem.charts import Chart, draw
 from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
-from rca.postmortem.story import Story, arm_names, ratio_to_healthy, share, tell
-
-ARM_SQL = "SELECT arm, pair, engine, figure, value FROM trial_arm ORDER BY ALL"
+from rca.postmortem.experiment import RUNS_SQL
+from rca.postmortem.story import Story, share, tell
 
 
 def write(case: Case, out: Path) -> Path:
@@ -51,24 +48,10 @@ def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
             could_move=wording.missing(answer.leading),
-            arm_names=arm_names(story.arms),
-            arm_sql=ARM_SQL,
-            details=flat(answer.trial.details or {}),
+            runs_sql=RUNS_SQL,
         )
     )
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
-
-
-def flat(details: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as `a.b` and a value, at most 60 of them."""
-    rows: list[tuple[str, str]] = []
-    for key, value in details.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, dict):
-            rows += flat(value, f"{name}.")
-        else:
-            rows.append((name, value if isinstance(value, str) else json.dumps(value)))
-    return rows[:60]
 
 
 def _environment() -> Environment:
@@ -85,7 +68,7 @@ def _environment() -> Environment:
         confidence=confidence, stop=_stop,
         cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
         moment=moment, duration=duration, number=number, quantity=quantity, share=share,
-        ratio=ratio_to_healthy, effect=_effect,
+         effect=_effect,
     )  # fmt: skip
     return environment
 

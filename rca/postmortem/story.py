@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
-from statistics import median
 
 from rca import captures, wording
 from rca.answer import Answer, Evidence, Hypothesis, natural, read
 from rca.case import Case
-from rca.plain import confidence, duration, moment, number, percent, printable
+from rca.plain import confidence, duration, moment, percent, printable
 from rca.postmortem.chronicle import (
     Event,
     Said,
@@ -19,22 +17,13 @@ from rca.postmortem.chronicle import (
     detection_of,
     events_of,
 )
+from rca.postmortem.experiment import Experiment, describe
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 
 _CONTRIBUTES = 0.1
 _NAMED = 0.01
 _ALWAYS_NAMED = 5
 _STILL = {"event", "flat"}
-
-
-@dataclass(frozen=True)
-class Arms:
-    """Medians of one figure of the experiment over its runs, by arm."""
-
-    engine: str
-    figure: str
-    medians: dict[str, float]
-    floor: float | None  # |control / healthy - 1|: what two equal set-ups differ by
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class Story:
     factors: list[Said]
     ruled_out: list[Said]
     not_ruled_out: list[Said]
-    arms: list[Arms]
+    experiment: Experiment
     actions: list[Said]
     notes: list[tuple[str, str, str, int]]
     sources: list[tuple[str, ...]]
@@ -85,7 +74,7 @@ def tell(case: Case) -> Story:
         factors=_factors(answer),
         ruled_out=_ruled_out(answer, decided=True),
         not_ruled_out=_ruled_out(answer, decided=False),
-        arms=_arms(case),
+        experiment=describe(case, answer.trial),
         actions=_actions(answer),
         notes=case.rows(
             "SELECT coalesce(s.path, n.example, ''), n.level, n.message, n.count FROM ingest_note n "
@@ -258,44 +247,12 @@ def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
     return said[:10]
 
 
-def _arms(case: Case) -> list[Arms]:
-    values: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for engine, figure, arm, value in case.rows(
-        "SELECT engine, figure, arm, value FROM trial_arm WHERE isfinite(value) ORDER BY ALL"
-    ):
-        values.setdefault((engine, figure), {}).setdefault(arm, []).append(value)
-    table = []
-    for (engine, figure), arms in values.items():
-        medians = {arm: median(found) for arm, found in arms.items()}
-        healthy, control = medians.get("healthy"), medians.get("control")
-        floor = abs(control / healthy - 1) if healthy and control is not None else None
-        table.append(Arms(engine, figure, medians, floor))
-    return table
-
-
 def _actions(answer: Answer) -> list[Said]:
     actions = [Said(f"{f.phase}: {printable(f.action, 240)}") for f in answer.fixes]
     for gap in answer.gaps:
         how = f"; record it: {printable(gap.record, 240)}" if gap.record else ""
         actions.append(Said(f"observability: {printable(gap.statement, 240)}{how}"))
     return actions
-
-
-def arm_names(arms: Iterable[Arms]) -> list[str]:
-    """All arms of an experiment: the fixed ones in their order, then the candidates."""
-    order = ["healthy", "control", "fault", "fix", "placebo"]
-    found = {name for row in arms for name in row.medians}
-    return [n for n in order if n in found] + sorted(found - set(order))
-
-
-def ratio_to_healthy(row: Arms, arm: str) -> str:
-    """The median of an arm and its ratio to the healthy one."""
-    value, healthy = row.medians.get(arm), row.medians.get("healthy")
-    if value is None:
-        return ""
-    return number(value) + (
-        f" (×{number(value / healthy)})" if healthy and arm != "healthy" else ""
-    )
 
 
 def share(value: float | None) -> str:
