@@ -331,3 +331,14 @@ def test_times_beyond_int64_are_left_out_and_said(tmp_path: Path, read_files: Re
     assert case.rows("SELECT span_id FROM span") == [(_ROOT,)]
     assert case.rows("SELECT count FROM ingest_note WHERE code = 'bad_time'") == [(1,)]
     assert case.scalar("SELECT status FROM source") == "salvaged"
+
+
+def test_binary_metrics_are_not_taken_for_spans(tmp_path: Path, read_files: Read) -> None:
+    def part(field: int, content: bytes) -> bytes:
+        return bytes([field << 3 | 2, len(content)]) + content
+
+    metric = part(1, b"vllm:num_requests_waiting") + part(2, b"Requests that wait.")
+    path = tmp_path / "metrics.bin"
+    path.write_bytes(part(1, part(2, part(2, metric))))
+    with pytest.raises(BundleError):
+        read_files(path)

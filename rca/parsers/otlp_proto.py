@@ -67,6 +67,11 @@ def _hex(parts: dict[int, list[Value]], field: int) -> str:
     return raw.hex() if any(raw) else ""
 
 
+def _are_ids(trace_id: str, span_id: str) -> bool:
+    """Whether the first two fields are a span's ids; in a metric they are its name and description."""
+    return len(trace_id) in (0, 32) and len(span_id) in (0, 16)
+
+
 def _ns(parts: dict[int, list[Value]], field: int) -> int | None:
     value = _one(parts, field)
     return None if value is None else number(value) or None
@@ -75,6 +80,8 @@ def _ns(parts: dict[int, list[Value]], field: int) -> int | None:
 def _add_span(message: bytes, service: str | None, resource: bytes, rows: SpanRows) -> None:
     parts = _gathered(message)
     trace_id, span_id = _hex(parts, 1), _hex(parts, 2)
+    if not _are_ids(trace_id, span_id):
+        raise WireError("no spans, perhaps metrics or logs")
     start, end = _ns(parts, 7), _ns(parts, 8)
     kind = _ns(parts, 6) or 0
     status = dict(fields(chunk(_one(parts, 15) or b"")))
@@ -145,9 +152,8 @@ def _recognise(head: Head) -> bool:
         parts = _gathered(data)
         inner = _gathered(chunk(parts[1][0]))
         spans = [v for scope in inner.get(2, []) for f, v in fields(chunk(scope)) if f == 2]
-        return set(parts) == {1} and all(
-            len(_hex(_gathered(chunk(s)), 1)) in (0, 32) for s in spans
-        )
+        told = [_gathered(chunk(span)) for span in spans]
+        return set(parts) == {1} and all(_are_ids(_hex(t, 1), _hex(t, 2)) for t in told)
     except (WireError, KeyError):
         return False
 

@@ -7,7 +7,7 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 from isal import isal_zlib
 
@@ -16,11 +16,21 @@ from rca.parsers.format import Head
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 4_194_304
+_DAMAGE: tuple[type[Exception], ...] = (
+    zlib.error,
+    OSError,
+    EOFError,
+    lzma.LZMAError,
+    cast(type[Exception], isal_zlib.error),
+)
 
 
 class _Decompressor(Protocol):
-    eof: bool
-    unused_data: bytes
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
 
     def decompress(self, data: bytes) -> bytes: ...
 
@@ -40,7 +50,7 @@ def compression(magic: bytes) -> str | None:
 
 def _decompressor(kind: str, path: Path) -> _Decompressor:
     if kind == "gzip":
-        return isal_zlib.decompressobj(wbits=31)  # type: ignore[no-any-return]
+        return cast(_Decompressor, isal_zlib.decompressobj(wbits=31))
     if kind == "bzip2":
         return bz2.BZ2Decompressor()
     if kind == "xz":
@@ -83,7 +93,7 @@ class Blocks:
                     state = _decompressor(kind, self.path)
                 try:
                     block = state.decompress(data)
-                except (zlib.error, OSError, EOFError, lzma.LZMAError, isal_zlib.error) as error:
+                except _DAMAGE as error:
                     self.damage = f"{kind} data is damaged: {error}"
                     return
                 read = True
