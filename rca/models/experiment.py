@@ -39,7 +39,7 @@ Progress = Callable[[str], None]
 FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
 _HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
 _LEAST_BUDGET_S = 1.0
-_SCREENING_SHARE = 0.2  # of the budget at most goes to rivals in the twin
+_SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
 _COUNTED_RIVALS = 2
 
 
@@ -127,6 +127,7 @@ class _Trial:
         self.say: Progress = lambda _line: None
         self.left_out: list[str] = []
         self.rivals = self._reproducible(rivals)
+        self.untried: list[str] = []
         self.device: str | None = None
         self.made: Runtime | None = None
         self.pairs = 0
@@ -192,7 +193,12 @@ class _Trial:
         if is_still(self.observed):
             return Verdict("refuted", "nothing in the incident's figures moved by a fifth")
         verdict = self._rank(shown)
-        return verdict if verdict and not self._needs_counts() else None
+        if verdict and not self._needs_counts():
+            return verdict
+        if self.untried:
+            names = ", ".join(self.untried)
+            return Verdict("inconclusive", f"there was no time to compare with {names}")
+        return None
 
     def _reproducible(self, rivals: Sequence[str]) -> list[Fault]:
         found: dict[str, Fault] = {}
@@ -225,6 +231,7 @@ class _Trial:
         if self.observed:
             left = screening.add_rivals(self.rivals, lambda: self._left_s() > until_s)
             self.left_out += [f"{cause}: no time left for it" for cause in left]
+            self.untried = left
         self.rows += screening.rows
         return screening
 

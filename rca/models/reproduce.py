@@ -107,6 +107,8 @@ class Bench:
 
     def profile(self, engine: Engine, folder: Path, steps: int) -> None:
         """Profile the next steps, where there is something to profile."""
+        if self.made is None:
+            return
         from rca.models.profile import record
         from rca.models.worker import TorchWorker
 
