@@ -1,7 +1,7 @@
 """Offline trace analysis and root-cause diagnosis for LLM inference incidents.
 
-    case = rca.analyze("bundle")         a bundle, diagnosed; `case.verdict`, `case.sql("...")`
-    case = rca.open("case.duckdb")       a case that was kept
+case = rca.analyze("bundle")         a bundle, diagnosed; `case.verdict`, `case.sql("...")`
+case = rca.open("case.duckdb")       a case that was kept
 """
 
 from __future__ import annotations

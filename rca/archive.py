@@ -51,7 +51,11 @@ def unpack(
     target.mkdir(parents=True, exist_ok=True)
     budget = _Budget(path, max_unpacked)
     try:
-        members = _zip_members(path, refused) if zipfile.is_zipfile(path) else _tar_members(path, refused)
+        members = (
+            _zip_members(path, refused)
+            if zipfile.is_zipfile(path)
+            else _tar_members(path, refused)
+        )
         for number, (name, stream, packed) in enumerate(members):
             if number >= MAX_MEMBERS:
                 raise BundleError(f"has more than {MAX_MEMBERS:,} members", path=str(path))
@@ -60,7 +64,9 @@ def unpack(
             budget.copy(stream, out, name, packed)
             yield name, out
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
-        refused.append((str(path), f"archive is damaged: {error}; members before the damage are kept"))
+        refused.append(
+            (str(path), f"archive is damaged: {error}; members before the damage are kept")
+        )
 
 
 class _Budget:
@@ -101,7 +107,9 @@ def _zip_members(
             if info.is_dir():
                 continue
             if not _safe(info.filename) or (mode and (mode & 0o170000) not in (0, 0o100000)):
-                refused.append((f"{path}!{info.filename}", "not a plain file inside the archive"))
+                refused.append(
+                    (f"{path}!{info.filename}", "not a plain file inside the archive")
+                )
             elif info.flag_bits & 1:
                 refused.append((f"{path}!{info.filename}", "is encrypted"))
             else:
@@ -131,7 +139,7 @@ def _tar_stream(path: Path) -> IO[bytes]:
     if kind == "zstd":
         import pyarrow as pa
 
-        return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))  # type: ignore[arg-type]
+        return io.BufferedReader(pa.input_stream(str(path), compression="zstd"))
     import bz2
     import lzma
 

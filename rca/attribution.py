@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
@@ -20,6 +20,15 @@ WHERE piece = '{piece}'"""
 _FEWEST_REQUESTS = 10
 
 
+class _Part(NamedTuple):
+    piece: str
+    reference: float
+    observed: float
+    n_reference: int
+    n_observed: int
+    sql: str
+
+
 @dataclass(frozen=True)
 class _Sides:
     before: str
@@ -27,7 +36,9 @@ class _Sides:
     name: str
 
     def of_requests(self) -> tuple[str, str]:
-        return self.before.replace("ts_ns", "start_ns"), self.inside.replace("ts_ns", "start_ns")
+        return self.before.replace("ts_ns", "start_ns"), self.inside.replace(
+            "ts_ns", "start_ns"
+        )
 
 
 def attribute(case: Case) -> None:
@@ -41,23 +52,26 @@ def attribute(case: Case) -> None:
     if sides is None:
         return
     first = int(case.scalar("SELECT count(*) FROM evidence")) + 1
-    found = []
+    found: list[_Part] = []
     for (piece,) in case.rows("SELECT DISTINCT piece FROM latency_part ORDER BY piece"):
         sql = _sql(sides, piece)
         reference, observed, n_reference, n_observed = case.rows(sql)[0]
-        found.append((piece, reference or 0.0, observed or 0.0, n_reference, n_observed, sql))
-    total = next(f for f in found if f[0] == "end to end")
-    parts = [f for f in found if f[0] != "end to end"]
-    parts.sort(key=lambda f: (-abs(f[2] - f[1]), f[0]))
-    added = total[2] - total[1]
+        found.append(
+            _Part(piece, reference or 0.0, observed or 0.0, n_reference, n_observed, sql)
+        )
+    total = next(f for f in found if f.piece == "end to end")
+    parts = [f for f in found if f.piece != "end to end"]
+    parts.sort(key=lambda f: (-abs(f.observed - f.reference), f.piece))
+    added = total.observed - total.reference
     rows, evidence = [], []
     for number, part in enumerate([*parts, total]):
         key = f"E{first + number}"
         evidence.append(_evidence(key, part, sides))
         if part is not total:
-            rows.append(_row(part[0], part[1], part[2], added, key))
-    rest = [total[i] - sum(p[i] for p in parts) for i in (1, 2)]
-    rows.append(_row("residual", rest[0], rest[1], added, evidence[-1]["id"]))
+            rows.append(_row(part.piece, part.reference, part.observed, added, key))
+    before = total.reference - sum(p.reference for p in parts)
+    after = total.observed - sum(p.observed for p in parts)
+    rows.append(_row("residual", before, after, added, evidence[-1]["id"]))
     case.insert("attribution", pl.DataFrame(rows, infer_schema_length=None))
     case.insert("evidence", pl.DataFrame(evidence, infer_schema_length=None))
 
@@ -76,7 +90,9 @@ def _sides(case: Case) -> _Sides | None:
         ("lead-in", f"part = 'incident' AND ts_ns < {start - margin}"),
     ):
         sides = _Sides(before, inside, name)
-        counts = [case.scalar(f"SELECT count(*) FROM request WHERE {w}") for w in sides.of_requests()]
+        counts = [
+            case.scalar(f"SELECT count(*) FROM request WHERE {w}") for w in sides.of_requests()
+        ]
         if min(counts) >= _FEWEST_REQUESTS:
             return sides
     return None
@@ -90,7 +106,9 @@ def _sql(sides: _Sides, piece: str) -> str:
     ).strip()  # fmt: skip
 
 
-def _row(part: str, reference: float, observed: float, added: float, key: str) -> dict[str, Any]:
+def _row(
+    part: str, reference: float, observed: float, added: float, key: str
+) -> dict[str, Any]:
     delta = observed - reference
     return {
         "part": part, "reference_ns": reference, "observed_ns": observed, "delta_ns": delta,
@@ -98,7 +116,7 @@ def _row(part: str, reference: float, observed: float, added: float, key: str) -
     }  # fmt: skip
 
 
-def _evidence(key: str, part: tuple[Any, ...], sides: _Sides) -> dict[str, Any]:
+def _evidence(key: str, part: _Part, sides: _Sides) -> dict[str, Any]:
     piece, reference, observed, n_reference, n_observed, sql = part
     both = reference > 0 and observed > 0
     return {

@@ -70,7 +70,9 @@ def find(
                 files.append(file)
     if not files and not refused:
         names = ", ".join(str(p) for p in paths)
-        raise BundleError("nothing to read in it", path=names, hint="see docs/formats.md for what is read")
+        raise BundleError(
+            "nothing to read in it", path=names, hint="see docs/formats.md for what is read"
+        )
     return Bundle(_without_repeats(files), settings, refused)
 
 

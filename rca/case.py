@@ -31,7 +31,9 @@ _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "se
 
 def sql_files(folder: str) -> list[tuple[str, str]]:
     """Names and texts of the .sql files in rca/sql/FOLDER, in the order of their names."""
-    found = [f for f in files("rca").joinpath("sql", folder).iterdir() if f.name.endswith(".sql")]
+    found = [
+        f for f in files("rca").joinpath("sql", folder).iterdir() if f.name.endswith(".sql")
+    ]
     return [(f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name)]
 
 
@@ -52,7 +54,9 @@ class Case:
         for _, text in sql_files("schema"):
             case._con.execute(text)
         case._create_views()
-        case.insert("provenance", pl.DataFrame({"key": ["schema_version"], "value": [SCHEMA_VERSION]}))
+        case.insert(
+            "provenance", pl.DataFrame({"key": ["schema_version"], "value": [SCHEMA_VERSION]})
+        )
         return case
 
     @classmethod
@@ -89,7 +93,10 @@ class Case:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.close()
 
@@ -120,7 +127,9 @@ class Case:
     def has(self, name: str) -> bool:
         """Whether the case has a table or view of this name."""
         return bool(
-            self.scalar("SELECT count(*) FROM information_schema.tables WHERE table_name = ?", [name])
+            self.scalar(
+                "SELECT count(*) FROM information_schema.tables WHERE table_name = ?", [name]
+            )
         )
 
     def stream(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
@@ -166,9 +175,13 @@ class Case:
     def insert(self, table: str, rows: Rows, **constants: Any) -> int:
         """Append rows, columns matched by name; `constants` are further columns. Returns how many."""
         if isinstance(rows, Path):
-            source, columns = "read_parquet($file)", self._con.execute(
-                "SELECT name FROM parquet_schema($file) WHERE num_children IS NULL", {"file": str(rows)}
-            ).fetchall()
+            source, columns = (
+                "read_parquet($file)",
+                self._con.execute(
+                    "SELECT name FROM parquet_schema($file) WHERE num_children IS NULL",
+                    {"file": str(rows)},
+                ).fetchall(),
+            )
             names, bound = [c[0] for c in columns], {"file": str(rows)}
         else:
             table_rows = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
@@ -176,8 +189,12 @@ class Case:
                 return 0
             self._con.register("incoming", table_rows)
             source, names, bound = "incoming", list(table_rows.column_names), {}
-        offsets = {_SERIES_TABLES[table]: constants.pop("series_offset", 0)} if table in _SERIES_TABLES else {}
-        picked = [f'{_name(n)} + {offsets[n]}' if offsets.get(n) else _name(n) for n in names]
+        offsets = (
+            {_SERIES_TABLES[table]: constants.pop("series_offset", 0)}
+            if table in _SERIES_TABLES
+            else {}
+        )
+        picked = [f"{_name(n)} + {offsets[n]}" if offsets.get(n) else _name(n) for n in names]
         picked += [f"${key}" for key in constants]
         targets = ", ".join(_name(n) for n in [*names, *constants])
         try:
@@ -225,9 +242,14 @@ def _name(name: str) -> str:
 
 
 def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    config: dict[str, str | bool | int | float | list[str]] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
     try:
-        con = duckdb.connect(":memory:" if path is None else str(path), read_only=read_only, config=config)
+        con = duckdb.connect(
+            ":memory:" if path is None else str(path), read_only=read_only, config=config
+        )
         con.execute("SET TimeZone = 'UTC'")
         # Only where it is on: in a notebook without ipywidgets even switching it off fails.
         if con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
@@ -236,7 +258,9 @@ def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection
         first = str(error).strip().splitlines()[0]
         if "lock" in first.lower():
             raise CaseError(
-                "is in use by another process", path=str(path), hint="close it there, or choose another --out"
+                "is in use by another process",
+                path=str(path),
+                hint="close it there, or choose another --out",
             ) from error
         raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
     return con

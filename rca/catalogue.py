@@ -20,7 +20,15 @@ PHASES = ("mitigate", "repair", "prevent")
 REPRODUCIBLE = ("cpu", "counts", "model", "no")
 CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
 _FUTURE_ROLES = frozenset(
-    {"log_rate", "response_bytes", "schema_share", "lora_waiting", "numa_remote", "version_skew", "tenant_new"}
+    {
+        "log_rate",
+        "response_bytes",
+        "schema_share",
+        "lora_waiting",
+        "numa_remote",
+        "version_skew",
+        "tenant_new",
+    }
 )
 """Roles that signatures name and no signal carries yet; they count as missing."""
 
@@ -93,11 +101,15 @@ def load(extra: Path | None = None) -> dict[str, Cause]:
         paths = sorted(extra.glob("*.toml"))
         if not paths:
             raise CauseError("no .toml files in it", path=str(extra))
-        causes |= {c.id: c for c in (_read((str(p), p.read_text(encoding="utf-8"))) for p in paths)}
+        causes |= {
+            c.id: c for c in (_read((str(p), p.read_text(encoding="utf-8"))) for p in paths)
+        }
     for cause in causes.values():
         for other in cause.lookalikes:
             if other.cause not in causes:
-                raise CauseError(f"unknown cause {other.cause!r}", path=cause.id, place="lookalike")
+                raise CauseError(
+                    f"unknown cause {other.cause!r}", path=cause.id, place="lookalike"
+                )
     return dict(sorted(causes.items()))
 
 
@@ -180,7 +192,9 @@ def _cause(row: dict[str, Any]) -> Cause:
 def _check(cause: Cause, name: str) -> None:
     def must(value: str, allowed: Iterable[str], place: str) -> None:
         if value not in allowed:
-            raise CauseError(f"{value!r} is none of {', '.join(allowed)}", path=name, place=place)
+            raise CauseError(
+                f"{value!r} is none of {', '.join(allowed)}", path=name, place=place
+            )
 
     must(cause.cls, CLASSES, "class")
     must(cause.reproducible, REPRODUCIBLE, "reproducible")
@@ -191,6 +205,8 @@ def _check(cause: Cause, name: str) -> None:
     known = set(meanings()) | _FUTURE_ROLES
     for role in {*cause.expected, *cause.neutral, *cause.requires}:
         if role not in known:
-            raise CauseError(f"unknown role {role!r}", path=name, place="signature", hint="see docs/roles.md")
+            raise CauseError(
+                f"unknown role {role!r}", path=name, place="signature", hint="see docs/roles.md"
+            )
     if not cause.requires & {r for r, (sign, _) in cause.expected.items() if sign}:
         raise CauseError("requires names no role of signature.up or signature.down", path=name)

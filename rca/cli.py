@@ -28,7 +28,9 @@ app = typer.Typer(
 )
 
 OutOption = Annotated[Path, typer.Option("--out", "-o", help="Folder for what is written.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print what the Python call returns, as JSON.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print what the Python call returns, as JSON.")
+]
 QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no summary.")]
 CausesOption = Annotated[
     Path | None, typer.Option("--causes", help="Folder with further causes (*.toml).")
@@ -91,7 +93,8 @@ def _version(value: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
     return
@@ -99,7 +102,9 @@ def _root(
 
 @app.command()
 def analyze(
-    bundle: Annotated[list[Path], typer.Argument(help="Folders, archives or files of the incident.")],
+    bundle: Annotated[
+        list[Path], typer.Argument(help="Folders, archives or files of the incident.")
+    ],
     baseline: Annotated[
         Path | None, typer.Option("--baseline", "-b", help="The same of a healthy time.")
     ] = None,
@@ -107,10 +112,13 @@ def analyze(
     trial_budget: Annotated[
         str, typer.Option("--trial-budget", help="Wall time for the experiment.")
     ] = "20s",
-    no_trial: Annotated[bool, typer.Option("--no-trial", help="Leave the experiment out.")] = False,
+    no_trial: Annotated[
+        bool, typer.Option("--no-trial", help="Leave the experiment out.")
+    ] = False,
     causes: CausesOption = None,
     max_unpacked: Annotated[
-        str, typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB.")
+        str,
+        typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB."),
     ] = "20GB",
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -151,7 +159,9 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
 @app.command()
 def ingest(
     paths: Annotated[list[Path], typer.Argument(help="Folders, archives or files.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The case file.")] = Path("case.duckdb"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="The case file.")] = Path(
+        "case.duckdb"
+    ),
     baseline: Annotated[
         Path | None, typer.Option("--baseline", "-b", help="The same of a healthy time.")
     ] = None,
@@ -178,8 +188,12 @@ def ingest(
 @app.command()
 def query(
     case: CaseArgument,
-    sql: Annotated[str, typer.Argument(help="A query; see docs/schema.md for tables and views.")],
-    output: Annotated[Format, typer.Option("--format", "-f", help="How to print.")] = Format.table,
+    sql: Annotated[
+        str, typer.Argument(help="A query; see docs/schema.md for tables and views.")
+    ],
+    output: Annotated[
+        Format, typer.Option("--format", "-f", help="How to print.")
+    ] = Format.table,
 ) -> None:
     """Run SQL on a case, read-only."""
     from rca import query as querying
@@ -188,9 +202,7 @@ def query(
 
 
 @app.command()
-def judge(
-    case: CaseArgument, causes: CausesOption = None, as_json: JsonOption = False
-) -> None:
+def judge(case: CaseArgument, causes: CausesOption = None, as_json: JsonOption = False) -> None:
     """Judge a case again by the rules, with the evidence that it holds."""
     from rca import pipeline
     from rca.verdict_json import verdict
@@ -205,7 +217,9 @@ def judge(
 @app.command()
 def trial(
     case: CaseArgument,
-    cause: Annotated[str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")] = None,
+    cause: Annotated[
+        str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")
+    ] = None,
     budget: Annotated[str, typer.Option("--budget", help="Wall time.")] = "60s",
     as_json: JsonOption = False,
 ) -> None:
@@ -233,7 +247,9 @@ def _render(case: Case) -> None:
 def report(
     case: CaseArgument,
     out: OutOption = Path("rca-out"),
-    show: Annotated[bool, typer.Option("--print", help="Print the postmortem as well.")] = False,
+    show: Annotated[
+        bool, typer.Option("--print", help="Print the postmortem as well.")
+    ] = False,
 ) -> None:
     """Write postmortem, report and fixes again from a case."""
     from rca import pipeline
@@ -250,7 +266,9 @@ def report(
 @app.command()
 def timeline(
     case: CaseArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path("timeline.perfetto.json.gz"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write.")] = Path(
+        "timeline.perfetto.json.gz"
+    ),
 ) -> None:
     """Write spans, operators, GPU streams and counters as one timeline for ui.perfetto.dev."""
     from rca.case import Case
@@ -262,11 +280,17 @@ def timeline(
 
 @app.command()
 def reproduce(
-    cause: Annotated[str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")],
+    cause: Annotated[
+        str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")
+    ],
     out: OutOption,
-    engine: Annotated[Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")] = Engine.torch,
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")
+    ] = Engine.torch,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the traffic.")] = 0,
-    dose: Annotated[float, typer.Option("--dose", help="Strength of the fault, 1 is the usual.")] = 1.0,
+    dose: Annotated[
+        float, typer.Option("--dose", help="Strength of the fault, 1 is the usual.")
+    ] = 1.0,
     quiet: QuietOption = False,
 ) -> None:
     """Make a bundle of an incident: a small inference service with the fault switched on."""
@@ -279,7 +303,9 @@ def reproduce(
 
 @app.command()
 def causes(
-    cause: Annotated[str | None, typer.Argument(help="Id of a cause; all are listed without one.")] = None,
+    cause: Annotated[
+        str | None, typer.Argument(help="Id of a cause; all are listed without one.")
+    ] = None,
     extra: CausesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -316,11 +342,22 @@ def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
         yield (lambda _: None), None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
 
     from rca.plain import printable
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("starting", total=None)
 
@@ -328,7 +365,12 @@ def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
             bar.update(task, description=printable(name, 60))
 
         def progress(name: str, done: int, total: int) -> None:
-            bar.update(task, description=printable(Path(name).name or "ingest", 40), completed=done, total=total or None)
+            bar.update(
+                task,
+                description=printable(Path(name).name or "ingest", 40),
+                completed=done,
+                total=total or None,
+            )
 
         yield step, progress
 

@@ -64,7 +64,7 @@ class NsysError(RcaError):
     """The nsys program is missing or did not do its work."""
 
 
-class MissingExtra(RcaError):
+class MissingExtra(RcaError):  # noqa: N818 - the extra is missing, not an error
     """An optional package is needed."""
 
     def __init__(self, package: str, extra: str) -> None:

@@ -104,7 +104,9 @@ def _span(case: Case) -> Span | None:
 
 
 def _whole(case: Case) -> Span | None:
-    first, last = case.rows("SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident'")[0]
+    first, last = case.rows(
+        "SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident'"
+    )[0]
     has_baseline = case.scalar("SELECT count(*) FROM source WHERE part = 'baseline'")
     return Span(first, last, 0) if has_baseline and first is not None else None
 
@@ -163,7 +165,10 @@ def poisson_z(reference: Points, observed: Points) -> float:
     if not seconds_before or not seconds_after:
         return 0.0
     share = seconds_after / seconds_before
-    root = np.sqrt(float(observed.num.sum()) + 0.375), np.sqrt(share * (float(reference.num.sum()) + 0.375))
+    root = (
+        np.sqrt(float(observed.num.sum()) + 0.375),
+        np.sqrt(share * (float(reference.num.sum()) + 0.375)),
+    )
     return float(2.0 * (root[0] - root[1]) / np.sqrt(1.0 + share))
 
 
@@ -319,7 +324,7 @@ def _change_rows(case: Case) -> list[dict[str, Any]]:
                 "seed": None,
                 "sql": "SELECT NULL AS reference, NULL AS observed, 0 AS n_reference, count(*) AS n_observed\n"
                 f"FROM change\nWHERE id = {quoted(key)} AND ts_ns = {ts_ns}",
-            }  # fmt: skip
+            }
         )
     return rows
 

@@ -92,17 +92,25 @@ def _facts(case: Case, extra_causes: Path | None) -> _Facts | None:
     if not rows:
         return None
     cause, confidence = rows[-1]
-    change_id, score = case.rows("SELECT change_id, score FROM hypothesis WHERE cause = ?", (cause,))[0]
-    change = case.rows("SELECT id, kind, subject, before, after FROM change WHERE id = ?", (change_id,))
+    change_id, score = case.rows(
+        "SELECT change_id, score FROM hypothesis WHERE cause = ?", (cause,)
+    )[0]
+    change = case.rows(
+        "SELECT id, kind, subject, before, after FROM change WHERE id = ?", (change_id,)
+    )
     trial = case.scalar("SELECT status FROM trial") or "not_run"
-    guarded = bool(case.scalar("SELECT value FROM provenance WHERE key = 'guard' AND value = 'passed'"))
+    guarded = bool(
+        case.scalar("SELECT value FROM provenance WHERE key = 'guard' AND value = 'passed'")
+    )
     known = load(extra_causes)[cause]
     return _Facts(known, confidence, score, guarded, change[0] if change else None, trial)
 
 
 def _for_cause(case: Case, facts: _Facts) -> Iterator[Proposal]:
     rolled = False
-    main = next((f for f in facts.cause.fixes if f.kind == "config" and f.phase == "repair"), None)
+    main = next(
+        (f for f in facts.cause.fixes if f.kind == "config" and f.phase == "repair"), None
+    )
     if facts.change:
         proposal = _rollback(facts)
         rolled = proposal.kind == "rollback"
@@ -153,8 +161,14 @@ def _scripts(kind: str, subject: str, before: str | None, after: str | None) -> 
     workload = _WORKLOAD.fullmatch(subject)
     replicas = [_REPLICAS.search(x or "") for x in (before, after)]
     if workload and kind == "scale" and all(replicas):
-        pair = [f"kubectl scale {shlex.quote(subject)} --replicas={r.group(1)}" for r in replicas if r]
-        return _script(subject, before, after, pair[0]), _script(subject, after, before, pair[1])
+        pair = [
+            f"kubectl scale {shlex.quote(subject)} --replicas={r.group(1)}"
+            for r in replicas
+            if r
+        ]
+        return _script(subject, before, after, pair[0]), _script(
+            subject, after, before, pair[1]
+        )
     if workload:
         look = f"kubectl rollout history {shlex.quote(subject)}"
         undo = f"kubectl rollout undo {shlex.quote(subject)}"
@@ -192,7 +206,11 @@ def _look_for_change(fix: Fix, facts: _Facts) -> Proposal:
 def _from_catalogue(
     case: Case, fix: Fix, facts: _Facts, *, after_rollback: bool, restores: bool
 ) -> Proposal:
-    gate = "no gate: a setting for a person to weigh" if fix.kind == "config" else "no gate: a person decides"
+    gate = (
+        "no gate: a setting for a person to weigh"
+        if fix.kind == "config"
+        else "no gate: a person decides"
+    )
     if after_rollback and fix.phase == "mitigate":
         gate += "; an alternative to the rollback"
     plain = Proposal(
@@ -204,7 +222,9 @@ def _from_catalogue(
     return plain
 
 
-def _with_value(case: Case, plain: Proposal, fix: Fix, facts: _Facts, *, restores: bool) -> Proposal:
+def _with_value(
+    case: Case, plain: Proposal, fix: Fix, facts: _Facts, *, restores: bool
+) -> Proposal:
     """The same with the value to set, as a patch where the bundle has the file."""
     wanted = _value_before(case, fix, facts, restores=restores)
     if wanted is None:
@@ -236,7 +256,11 @@ def _value_before(
         before = {s.key: s for s in settings_in(facts.change[3])}
         after = {s.key: s.value for s in settings_in(facts.change[4])}
         for key, setting in before.items():
-            if _speaks(fix, facts, key, restores) and key in after and after[key] != setting.value:
+            if (
+                _speaks(fix, facts, key, restores)
+                and key in after
+                and after[key] != setting.value
+            ):
                 return setting, after[key]
     rows = case.rows(
         "SELECT b.key, b.value, i.value FROM config AS b JOIN source AS sb ON sb.id = b.source_id "
@@ -257,7 +281,9 @@ def _for_unknown(case: Case) -> Iterator[Proposal]:
     """What to record next; nothing for a healthy case."""
     if case.scalar("SELECT status FROM verdict ORDER BY rowid DESC LIMIT 1") != "unknown":
         return
-    for code, statement, record in case.rows("SELECT code, statement, record FROM gap WHERE record IS NOT NULL"):
+    for code, statement, record in case.rows(
+        "SELECT code, statement, record FROM gap WHERE record IS NOT NULL"
+    ):
         yield Proposal(
             "investigate", "mitigate", code, f"{statement}: {record}", "none", True, "minutes",
             "the cause is unknown",

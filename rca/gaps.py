@@ -13,9 +13,18 @@ _RECORD = {
         "no profile of the engine",
         "curl -X POST http://ENGINE:8000/start_profile; sleep 5; curl -X POST http://ENGINE:8000/stop_profile",
     ),
-    "trace": ("no request traces", "start the engine with --otlp-traces-endpoint, export with Jaeger's /api/traces"),
-    "metrics": ("no metrics", "curl 'http://PROMETHEUS/api/v1/query_range?query={job=\"ENGINE\"}&start=..&end=..&step=15'"),
-    "change": ("no record of changes", "write changes.jsonl from kubectl rollout history and the deployment log"),
+    "trace": (
+        "no request traces",
+        "start the engine with --otlp-traces-endpoint, export with Jaeger's /api/traces",
+    ),
+    "metrics": (
+        "no metrics",
+        "curl 'http://PROMETHEUS/api/v1/query_range?query={job=\"ENGINE\"}&start=..&end=..&step=15'",
+    ),
+    "change": (
+        "no record of changes",
+        "write changes.jsonl from kubectl rollout history and the deployment log",
+    ),
 }
 _STRONG_GAP = 0.05
 
@@ -47,9 +56,17 @@ def _largest_change(case: Case, kind: str) -> str | None:
     if not rows or kind == "change":
         return None
     prefix = ("op_", "gemm_", "live_", "host_gap", "kernel_time", "gpu_idle", "gpu_c")
-    roles = [m for m in json.loads(rows[0][1]) if (kind == "torch_profiler") == str(m["role"]).startswith(prefix)]
+    roles = [
+        m
+        for m in json.loads(rows[0][1])
+        if (kind == "torch_profiler") == str(m["role"]).startswith(prefix)
+    ]
     largest = sum(m["largest_change"] for m in roles)
-    return f"could move the score of {rows[0][0]} by at most {largest:.2f}" if largest >= _STRONG_GAP else None
+    return (
+        f"could move the score of {rows[0][0]} by at most {largest:.2f}"
+        if largest >= _STRONG_GAP
+        else None
+    )
 
 
 def _no_reference(case: Case) -> list[dict[str, str | None]]:
@@ -83,7 +100,9 @@ def _orphans(case: Case) -> list[dict[str, str | None]]:
 
 
 def _unread(case: Case) -> list[dict[str, str | None]]:
-    count = case.scalar("SELECT count(*) FROM ingest_note WHERE code IN ('unreadable', 'refused')")
+    count = case.scalar(
+        "SELECT count(*) FROM ingest_note WHERE code IN ('unreadable', 'refused')"
+    )
     if not count:
         return []
     return [

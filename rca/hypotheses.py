@@ -27,9 +27,13 @@ from rca.catalogue import Cause, load
 
 FLAT = 0.25
 _ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
-_ENGINE_WORDS = re.compile(r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE)
+_ENGINE_WORDS = re.compile(
+    r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE
+)
 _BUILD_WORDS = re.compile(r"image|version|digest|build|sha256|v?[0-9]+\.[0-9]+", re.IGNORECASE)
-_TRAFFIC_WORDS = re.compile(r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE)
+_TRAFFIC_WORDS = re.compile(
+    r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE
+)
 
 
 @cache
@@ -87,7 +91,9 @@ def rank(case: Case, extra_causes: Path | None = None) -> None:
     scored.sort(key=lambda s: (-s.score, s.cause.id))
     calibrate(scored)
     kept = [s for s in scored if s.score > 0.05][:12]
-    shares = case.rows("SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL")
+    shares = case.rows(
+        "SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL"
+    )
     rows = [_row(i + 1, s, scored, observed, shares) for i, s in enumerate(kept or scored[:3])]
     case.insert("hypothesis", pl.DataFrame(rows, infer_schema_length=None))
     _record_guard(case, scored[0], observed)
@@ -103,7 +109,12 @@ def _record_guard(case: Case, best: Scored, observed: dict[str, Observed]) -> No
 
 def observe(case: Case) -> dict[str, Observed]:
     """The strongest evidence of each role, engine-only roles from the engine's services only."""
-    engines = {s for (s,) in case.rows(f"SELECT DISTINCT service FROM series_role WHERE role IN {_ENGINE_ROLES}")}
+    engines = {
+        s
+        for (s,) in case.rows(
+            f"SELECT DISTINCT service FROM series_role WHERE role IN {_ENGINE_ROLES}"
+        )
+    }
     engine_only = set(settings()["engine_only"])
     found: dict[str, Observed] = {}
     for key, role, strength, source, service in case.rows(
@@ -112,9 +123,12 @@ def observe(case: Case) -> dict[str, Observed]:
     ):
         if role in engine_only and engines and service not in engines:
             continue
-        if role in ("downstream_latency", "downstream_rate", "calls_per_request", "downstream_errors") and (
-            service in engines or _ENGINE_WORDS.search(service or "")
-        ):
+        if role in (
+            "downstream_latency",
+            "downstream_rate",
+            "calls_per_request",
+            "downstream_errors",
+        ) and (service in engines or _ENGINE_WORDS.search(service or "")):
             continue
         if role == "gateway_latency" and found.get(role):
             continue
@@ -180,7 +194,9 @@ def _file_evidence(result: Scored, sign: int, seen: Observed) -> None:
     if sign == 0:
         (result.contradicting if moved else result.supporting).append(seen.id)
     elif moved:
-        (result.supporting if sign * seen.strength > 0 else result.contradicting).append(seen.id)
+        (result.supporting if sign * seen.strength > 0 else result.contradicting).append(
+            seen.id
+        )
 
 
 def _unexplained(role: str, seen: Observed, cause: Cause, numbers: dict[str, Any]) -> bool:
@@ -249,7 +265,11 @@ def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> float:
         return 1.0
     # A new build of the engine may hold any regression, and says nothing of which.
     new_build = change.kind == "deploy" and _BUILD_WORDS.search(change.text)
-    return 0.5 if new_build and cause.cls == "code-regression" and mark.concerns == "engine" else 0.0
+    return (
+        0.5
+        if new_build and cause.cls == "code-regression" and mark.concerns == "engine"
+        else 0.0
+    )
 
 
 def _concerns(whom: str, change: Change, slow: frozenset[str]) -> bool:
@@ -279,7 +299,9 @@ def calibrate(scored: Sequence[Scored]) -> None:
 def explains_strongest(one: Scored, observed: dict[str, Observed]) -> bool:
     """Whether the cause speaks of the two strongest moves that are no mere consequence."""
     consequences = set(settings()["consequences"])
-    moved = [o for r, o in observed.items() if r not in consequences and abs(o.strength) >= FLAT]
+    moved = [
+        o for r, o in observed.items() if r not in consequences and abs(o.strength) >= FLAT
+    ]
     moved.sort(key=lambda o: -abs(o.strength))
     spoken = {r for r, (sign, _) in one.cause.expected.items() if sign} | one.cause.neutral
     return all(o.role in spoken for o in moved[:2])
@@ -336,7 +358,8 @@ def _by_weight(one: Scored, observed: dict[str, Observed]) -> list[str]:
 def _rivalry(one: Scored, rival: Scored, observed: dict[str, Observed]) -> dict[str, Any]:
     """The evidence on which two causes differ most."""
     difference = {
-        role: abs(_pull(one.cause, role, o) - _pull(rival.cause, role, o)) for role, o in observed.items()
+        role: abs(_pull(one.cause, role, o) - _pull(rival.cause, role, o))
+        for role, o in observed.items()
     }
     decisive = max(difference, key=lambda r: (difference[r], r), default=None)
     told = next((x for x in rival.cause.lookalikes if x.cause == one.cause.id), None)

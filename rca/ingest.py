@@ -53,7 +53,9 @@ class CaseSink:
 
     def _first_series(self) -> int:
         if self._series_offset is None:
-            self._series_offset = int(self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series"))
+            self._series_offset = int(
+                self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series")
+            )
         return self._series_offset
 
     def note(
@@ -131,7 +133,9 @@ def _ingest_file(case: Case, file: BundleFile) -> None:
     try:
         known_format = recognise(read_head(file.path))
     except OSError as error:
-        raise ParseError(f"cannot be read: {error.strerror or error}", path=file.name) from error
+        raise ParseError(
+            f"cannot be read: {error.strerror or error}", path=file.name
+        ) from error
     with case.transaction():
         source_id = int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         sink = CaseSink(case, source_id)
@@ -175,11 +179,23 @@ def _write_source(
     }  # fmt: skip
     case.insert("source", pl.DataFrame([row]))
     notes = [
-        {"level": n.level, "code": code, "message": n.message, "count": n.count, "example": n.example}
+        {
+            "level": n.level,
+            "code": code,
+            "message": n.message,
+            "count": n.count,
+            "example": n.example,
+        }
         for code, n in sink.notes.items()
     ]
     if notes:
-        schema = {"level": pl.String, "code": pl.String, "message": pl.String, "count": pl.Int64, "example": pl.String}
+        schema = {
+            "level": pl.String,
+            "code": pl.String,
+            "message": pl.String,
+            "count": pl.Int64,
+            "example": pl.String,
+        }
         case.insert("ingest_note", pl.DataFrame(notes, schema=schema), source_id=sink.source_id)
 
 

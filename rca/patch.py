@@ -6,7 +6,9 @@ import difflib
 import re
 from dataclasses import dataclass
 
-_ASSIGNMENT = re.compile(r"(?:--)?([A-Za-z][\w.-]*)\s*(?:=|:|\s)\s*(\"[^\"]*\"|'[^']*'|[^\s,;]+)")
+_ASSIGNMENT = re.compile(
+    r"(?:--)?([A-Za-z][\w.-]*)\s*(?:=|:|\s)\s*(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
+)
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,13 @@ def replaced(text: str, key: str, old: str | None, new: str) -> str | None:
 def diff(path: str, before: str, after: str) -> str:
     """A unified diff that `patch -p1` applies."""
     lines = difflib.unified_diff(
-        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{path}", f"b/{path}"
+        before.splitlines(keepends=True),
+        after.splitlines(keepends=True),
+        f"a/{path}",
+        f"b/{path}",
     )
-    out = []
-    for line in lines:
-        out.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
-    return "".join(out)
+    ended = (x if x.endswith("\n") else x + "\n\\ No newline at end of file\n" for x in lines)
+    return "".join(ended)
 
 
 def safe_path(path: str) -> bool:

@@ -30,7 +30,14 @@ FROM request
 WHERE engine_ns IS NOT NULL
 ORDER BY part, start_ns, request_id
 """
-_NAMES = ("queue", "prefill_per_token", "time_per_token", "outside_engine", "prompt_tokens", "output_tokens")
+_NAMES = (
+    "queue",
+    "prefill_per_token",
+    "time_per_token",
+    "outside_engine",
+    "prompt_tokens",
+    "output_tokens",
+)
 _FEWEST = 24
 _MOST = 2000
 _ONE_GROUP_BELOW = 0.35
@@ -62,13 +69,18 @@ def cluster(case: Case) -> None:
         return
     labels, silhouette, stability = _groups(features)
     outliers = _outliers(features)
-    case.insert("pattern", pl.DataFrame(_rows(slow, features, names, labels, silhouette, stability, outliers)))
+    case.insert(
+        "pattern",
+        pl.DataFrame(_rows(slow, features, names, labels, silhouette, stability, outliers)),
+    )
 
 
 def _features(slow: pl.DataFrame, healthy: pl.DataFrame) -> tuple[Matrix, list[str]]:
     columns, names = [], []
     for name in _NAMES:
-        reference = np.log(np.maximum(healthy[name].cast(pl.Float64).drop_nulls().to_numpy(), 1e-6))
+        reference = np.log(
+            np.maximum(healthy[name].cast(pl.Float64).drop_nulls().to_numpy(), 1e-6)
+        )
         values = slow[name].cast(pl.Float64)
         if len(reference) < _FEWEST // 2 or values.null_count() > len(values) // 2:
             continue
@@ -130,11 +142,18 @@ def _rows(
         ids = slow["request_id"].filter(pl.Series(member)).to_list()
         rows.append(
             {
-                "id": number, "kind": "request", "name": _name(names, centre), "size": int(member.sum()),
-                "outliers": outliers, "silhouette": silhouette, "stability": stability,
-                "centre": json.dumps(dict(zip(names, (round(float(c), 4) for c in centre), strict=True))),
+                "id": number,
+                "kind": "request",
+                "name": _name(names, centre),
+                "size": int(member.sum()),
+                "outliers": outliers,
+                "silhouette": silhouette,
+                "stability": stability,
+                "centre": json.dumps(
+                    dict(zip(names, (round(float(c), 4) for c in centre), strict=True))
+                ),
                 "members": json.dumps(ids[:200]),
-            }  # fmt: skip
+            }
         )
     return rows
 
@@ -142,5 +161,9 @@ def _rows(
 def _name(names: list[str], centre: Matrix) -> str:
     """The two strongest components with their direction."""
     strongest = np.argsort(-np.abs(centre), kind="stable")[:2]
-    told = [f"{names[i].replace('_', ' ')} {'up' if centre[i] > 0 else 'down'}" for i in strongest if abs(centre[i]) > 0.2]
+    told = [
+        f"{names[i].replace('_', ' ')} {'up' if centre[i] > 0 else 'down'}"
+        for i in strongest
+        if abs(centre[i]) > 0.2
+    ]
     return ", ".join(told) or "as healthy"

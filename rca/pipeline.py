@@ -10,7 +10,18 @@ from typing import Any
 
 import polars as pl
 
-from rca import __version__, attribution, evidence, fixes, gaps, hypotheses, patterns, roles, trial, window
+from rca import (
+    __version__,
+    attribution,
+    evidence,
+    fixes,
+    gaps,
+    hypotheses,
+    patterns,
+    roles,
+    trial,
+    window,
+)
 from rca.archive import DEFAULT_MAX_UNPACKED
 from rca.bundle import Bundle, find
 from rca.case import Case
@@ -128,7 +139,9 @@ def try_again(path: Path, cause: str | None, budget_s: float) -> Case:
     return case
 
 
-def diagnose(case: Case, settings: dict[str, Any], options: Options, step: Step = _silent) -> None:
+def diagnose(
+    case: Case, settings: dict[str, Any], options: Options, step: Step = _silent
+) -> None:
     """The stages after ingest, each reading and writing tables of the case."""
     step("window")
     roles.assign(case)
@@ -153,7 +166,9 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
     facts = {
         "rca_version": __version__,
         "judge": getattr(options.judge, "name", "rules"),
-        "trial_budget_s": "none" if options.trial_budget_s is None else f"{options.trial_budget_s:g}",
+        "trial_budget_s": "none"
+        if options.trial_budget_s is None
+        else f"{options.trial_budget_s:g}",
         "title": str(bundle.settings.get("title", "")),
         "service": str(bundle.settings.get("service", "")),
     }
@@ -165,13 +180,14 @@ def write(case: Case, out: Path) -> list[Path]:
     """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT."""
     import json
 
-    from rca.postmortem import html, markdown
+    from rca import postmortem
     from rca.verdict_json import verdict
 
     out.mkdir(parents=True, exist_ok=True)
     written = fixes.write_files(case, out)
-    written.append(markdown.write(case, out))
-    written.append(html.write_html(case, out))
+    written += postmortem.write(case, out)
     path = out / "verdict.json"
-    path.write_text(json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return [*written, path]

@@ -30,8 +30,12 @@ def parse_bytes(text: str, option: str) -> int:
     return int(_parse(text, _BYTES, option, "500MB, 2GiB"))
 
 
-def _parse(text: str, units: dict[str, float] | dict[str, int], option: str, examples: str) -> float:
+def _parse(
+    text: str, units: dict[str, float] | dict[str, int], option: str, examples: str
+) -> float:
     form = _FORM.fullmatch(text)
     if form is None or form.group(2).lower() not in units:
-        raise RcaError(f"{text!r} is no amount for {option}", hint=f"write for example {examples}")
+        raise RcaError(
+            f"{text!r} is no amount for {option}", hint=f"write for example {examples}"
+        )
     return float(form.group(1)) * units[form.group(2).lower()]

@@ -39,7 +39,9 @@ def run(path: Path, sql: str, output: str, stream: TextIO) -> None:
 def _flat(rows: pl.DataFrame) -> pl.DataFrame:
     """Nested columns as text, which CSV can hold."""
     nested = [c for c, t in rows.schema.items() if t.is_nested()]
-    return rows.with_columns(pl.col(c).map_elements(str, return_dtype=pl.String) for c in nested)
+    return rows.with_columns(
+        pl.col(c).map_elements(str, return_dtype=pl.String) for c in nested
+    )
 
 
 def _print_table(rows: pl.DataFrame, stream: TextIO) -> None:
@@ -54,4 +56,6 @@ def _print_table(rows: pl.DataFrame, stream: TextIO) -> None:
         table.add_row(*(Text(printable("" if v is None else str(v), 120)) for v in row))
     Console(file=stream, highlight=False).print(table)
     if len(rows) > _MOST_ROWS:
-        stream.write(f"{len(rows):,} rows, the first {_MOST_ROWS:,} shown; --format csv prints all\n")
+        stream.write(
+            f"{len(rows):,} rows, the first {_MOST_ROWS:,} shown; --format csv prints all\n"
+        )

@@ -15,7 +15,14 @@ from rca.case import Case
 
 _NAMES_SERVICE = ("service", "service_name", "service.name")
 _NAMES_POD = ("pod", "pod_name", "exported_pod", "k8s.pod.name")
-_NAMES_WORKLOAD = ("deployment", "statefulset", "daemonset", "app", "container_name", "container")
+_NAMES_WORKLOAD = (
+    "deployment",
+    "statefulset",
+    "daemonset",
+    "app",
+    "container_name",
+    "container",
+)
 _POD_SUFFIX = re.compile(r"(-[a-z0-9]{8,10})?-[a-z0-9]{5}$|-\d+$")
 
 
@@ -66,7 +73,11 @@ def _rules() -> dict[str, list[_Rule]]:
                 where = {k: re.compile(v) for k, v in source.get("where", {}).items()}
                 scale = float(source.get("mask", source.get("scale", 1.0)))
                 rule = _Rule(
-                    roles()[name], how, 1.0 if how == "den" else scale, where, source.get("service")
+                    roles()[name],
+                    how,
+                    1.0 if how == "den" else scale,
+                    where,
+                    source.get("service"),
                 )
                 found.setdefault(normalise(source["metric"] + ending), []).append(rule)
     return found
@@ -88,7 +99,11 @@ _ENDINGS = {
 def normalise(name: str) -> str:
     """A metric's name as roles.toml writes it: without 'ray_', ':' and '_total'."""
     name = name.removeprefix("ray_").replace(":", "_")
-    return name.removesuffix("_total") if not name.startswith("vllm_iteration_tokens_total") else name
+    return (
+        name.removesuffix("_total")
+        if not name.startswith("vllm_iteration_tokens_total")
+        else name
+    )
 
 
 def service_of(labels: dict[str, str]) -> str:
@@ -103,7 +118,9 @@ def service_of(labels: dict[str, str]) -> str:
 
 def replica_of(labels: dict[str, str]) -> str:
     """Pod, instance or device that a series speaks of, '' when its labels do not say."""
-    return next((labels[k] for k in (*_NAMES_POD, "instance", "Hostname", "node") if labels.get(k)), "")
+    return next(
+        (labels[k] for k in (*_NAMES_POD, "instance", "Hostname", "node") if labels.get(k)), ""
+    )
 
 
 def assign(case: Case) -> int:
@@ -114,12 +131,19 @@ def assign(case: Case) -> int:
     """
     case.clear(["series_role", "op_family"])
     rows: list[dict[str, Any]] = []
-    for series_id, name, labels, kind in case.rows("SELECT id, name, labels, type FROM series ORDER BY id"):
+    for series_id, name, labels, kind in case.rows(
+        "SELECT id, name, labels, type FROM series ORDER BY id"
+    ):
         common = {"series_id": series_id, "replica": replica_of(labels)}
         known = [r for r in _rules().get(normalise(name), ()) if r.fits(labels)]
         for rule in known:
             service = labels.get(rule.service_label or "") or service_of(labels)
-            row = {"role": rule.role.id, "how": rule.how, "scale": rule.scale, "combine": rule.role.combine}
+            row = {
+                "role": rule.role.id,
+                "how": rule.how,
+                "scale": rule.scale,
+                "combine": rule.role.combine,
+            }
             rows.append({**common, **row, "service": service})
         if not known and (own := _own_role(name, labels, kind)):
             row = {"role": own[0], "how": own[1], "scale": 1.0, "combine": "mean"}
@@ -128,7 +152,9 @@ def assign(case: Case) -> int:
     return case.insert("series_role", pl.DataFrame(rows)) if rows else 0
 
 
-_SILENT = re.compile(r".*(_bucket|_created|_info|_timestamp_seconds|_time_seconds)$|^(up|scrape_.*|ALERTS.*)$")
+_SILENT = re.compile(
+    r".*(_bucket|_created|_info|_timestamp_seconds|_time_seconds)$|^(up|scrape_.*|ALERTS.*)$"
+)
 
 
 def _own_role(name: str, labels: dict[str, str], kind: str) -> tuple[str, str] | None:
@@ -145,4 +171,8 @@ def _own_role(name: str, labels: dict[str, str], kind: str) -> tuple[str, str] |
 
 def _op_families() -> list[dict[str, str]]:
     text = files("rca").joinpath("op_families.toml").read_text(encoding="utf-8")
-    return [{"name": op, "role": role} for role, row in tomllib.loads(text).items() for op in row["ops"]]
+    return [
+        {"name": op, "role": role}
+        for role, row in tomllib.loads(text).items()
+        for op in row["ops"]
+    ]

@@ -62,8 +62,8 @@ class Points(NamedTuple):
         """The same, and the denominators: for a mean the number of observations in each step."""
         slot = (self.ts_ns - start_ns) // step_ns
         keep = (slot >= 0) & (slot < bins)
-        num = np.bincount(slot[keep], self.num[keep], bins)
-        den = np.bincount(slot[keep], self.den[keep], bins)
+        num = np.bincount(slot[keep], self.num[keep], bins).astype(np.float64)
+        den = np.bincount(slot[keep], self.den[keep], bins).astype(np.float64)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(den > 0, num / den, np.nan), den
 

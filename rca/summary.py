@@ -31,6 +31,20 @@ def render(case: Case, console: Console) -> None:
         _print(console, title, text, style)
 
 
+def render_sources(case: Case, console: Console) -> None:
+    """Print what was read: one line a source, with what was noticed about it."""
+    for title, text, style in _recorded(case):
+        _print(console, title, text, style)
+    for part, kind, path, status, rows, note in case.rows(
+        "SELECT part, kind, path, status, n_rows, note FROM source ORDER BY id"
+    ):
+        told = f"  {printable(note, 120)}" if note else ""
+        text = f"{kind:<14} {status:<9} {rows:>11,} rows  {printable(path, 120)}{told}"
+        _print(console, part, text, "" if status == "ok" else "yellow")
+    for kind, text in captures.told(case):
+        _print(console, kind, text, "")
+
+
 def _rows(case: Case, answer: Answer) -> Iterator[Row]:
     yield from _recorded(case)
     yield "window", wording.window(answer.window), ""

@@ -36,7 +36,9 @@ _FIGURES_OF_ROLES = {
 }
 
 
-def run(case: Case, budget_s: float | None = DEFAULT_BUDGET_S, cause: str | None = None) -> None:
+def run(
+    case: Case, budget_s: float | None = DEFAULT_BUDGET_S, cause: str | None = None
+) -> None:
     """Write trial and trial_arm for the verdict's cause, or for `cause` when it is given."""
     case.clear(["trial", "trial_arm"])
     cause = cause or case.scalar("SELECT cause FROM verdict WHERE status = 'diagnosed'")
@@ -59,7 +61,11 @@ def _experiment(case: Case, cause: str, budget_s: float) -> None:
 
     begun = time.monotonic_ns()
     result = experiment.run(
-        cause, settings=None, observed=observed(case), rivals=_rivals(case, cause), budget_s=budget_s
+        cause,
+        settings=None,
+        observed=observed(case),
+        rivals=_rivals(case, cause),
+        budget_s=budget_s,
     )
     row = {
         "status": result.status, "cause": cause, "device": result.device, "fault": result.fault,
@@ -68,7 +74,13 @@ def _experiment(case: Case, cause: str, budget_s: float) -> None:
     }  # fmt: skip
     case.insert("trial", pl.DataFrame([row], infer_schema_length=None))
     arms = [
-        {"arm": a.arm, "pair": a.pair, "engine": a.engine, "figure": a.figure, "value": float(a.value)}
+        {
+            "arm": a.arm,
+            "pair": a.pair,
+            "engine": a.engine,
+            "figure": a.figure,
+            "value": float(a.value),
+        }
         for a in result.arms
         if math.isfinite(a.value)
     ]

@@ -129,7 +129,8 @@ def _widening(symptoms: Sequence[Signal], start: int, step: int, bins: int) -> i
     ]
     if not counts:
         return 1
-    typical = float(np.median([np.median(c[c > 0]) for c in counts if (c > 0).any()] or [np.inf]))
+    medians = [float(np.median(c[c > 0])) for c in counts if (c > 0).any()]
+    typical = float(np.median(medians)) if medians else float("inf")
     return int(min(max(1, np.ceil(_REQUESTS_A_BIN / typical)), max(1, bins // _FEWEST_BINS)))
 
 
@@ -209,7 +210,8 @@ def _score(
     counted = np.maximum((ranked >= 0).sum(axis=0), 1)
     score = np.where(known.any(axis=0), np.maximum(ranked, 0).sum(axis=0) / counted, BAR)
     padded = np.pad(score, 1, mode="edge")
-    return np.median(np.vstack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
+    smooth: Values = np.median(np.vstack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
+    return smooth
 
 
 def _own_sum(symptoms: Sequence[Signal], references: Sequence[_Grid]) -> float:

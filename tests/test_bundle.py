@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tarfile
 import zipfile
 from pathlib import Path
@@ -78,7 +77,10 @@ def archive(path: Path, members: dict[str, bytes]) -> Path:
 
 @pytest.mark.parametrize("name", ["b.zip", "b.tar", "b.tar.gz"])
 def test_archives_are_read_with_their_sides(tmp_path: Path, name: str) -> None:
-    members = {"x/incident/changes.jsonl": CHANGE.encode(), "x/baseline/changes.jsonl": CHANGE.encode()}
+    members = {
+        "x/incident/changes.jsonl": CHANGE.encode(),
+        "x/baseline/changes.jsonl": CHANGE.encode(),
+    }
     made = archive(tmp_path / name, members)
     bundle = find([made], None, tmp_path / "w")
     assert sorted((f.name, f.part) for f in bundle.files) == [
@@ -87,12 +89,18 @@ def test_archives_are_read_with_their_sides(tmp_path: Path, name: str) -> None:
     ]
     with Case.create() as case:
         assert ingest(case, bundle) == []
-        assert case.rows("SELECT part, status FROM source ORDER BY part") == [("baseline", "ok"), ("incident", "ok")]
+        assert case.rows("SELECT part, status FROM source ORDER BY part") == [
+            ("baseline", "ok"),
+            ("incident", "ok"),
+        ]
 
 
 @pytest.mark.parametrize("name", ["b.zip", "b.tar"])
 def test_members_that_point_outside_are_refused(tmp_path: Path, name: str) -> None:
-    made = archive(tmp_path / name, {"../evil.json": b"{}", "/abs.json": b"{}", "good.jsonl": CHANGE.encode()})
+    made = archive(
+        tmp_path / name,
+        {"../evil.json": b"{}", "/abs.json": b"{}", "good.jsonl": CHANGE.encode()},
+    )
     refused: list[tuple[str, str]] = []
     kept = [n for n, _ in unpack(made, tmp_path / "w", 10**6, refused)]
     assert kept == ["good.jsonl"]

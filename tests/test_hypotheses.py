@@ -12,7 +12,9 @@ from rca.hypotheses import Change, Observed, calibrate, explained_share, score, 
 
 
 def observed(**strengths: float) -> dict[str, Observed]:
-    return {r: Observed(f"E{i}", r, g, "metrics") for i, (r, g) in enumerate(strengths.items(), 1)}
+    return {
+        r: Observed(f"E{i}", r, g, "metrics") for i, (r, g) in enumerate(strengths.items(), 1)
+    }
 
 
 def best(evidence: dict[str, Observed], changes: list[Change] | None = None) -> list[str]:
@@ -37,9 +39,19 @@ def test_a_cause_wins_on_its_own_signature(cause: Cause) -> None:
 
 
 def test_the_deciding_evidence_of_look_alikes_decides() -> None:
-    leak = {"itl": 0.9, "host_memory_growth": 0.8, "gpu_memory_growth": 0.9, "prompt_tokens": 0.0}
+    leak = {
+        "itl": 0.9,
+        "host_memory_growth": 0.8,
+        "gpu_memory_growth": 0.9,
+        "prompt_tokens": 0.0,
+    }
     assert best(observed(**leak))[0] == "logits_processor_leak"
-    longer = leak | {"prompt_tokens": 0.9, "long_prompts": 0.8, "prefill_time": 0.8, "gpu_memory_growth": 0.0}
+    longer = leak | {
+        "prompt_tokens": 0.9,
+        "long_prompts": 0.8,
+        "prefill_time": 0.8,
+        "gpu_memory_growth": 0.0,
+    }
     assert best(observed(**longer))[0] == "context_inflation"
 
 
@@ -53,7 +65,10 @@ def test_strong_moves_that_a_cause_does_not_speak_of_count_against_it() -> None:
 
 def test_without_a_required_move_a_cause_stays_below_unknown() -> None:
     cause = load()["gpu_thermal_or_power_throttle"]
-    assert score(cause, observed(itl=1.0, kernel_time=1.0), [], 600.0).score < settings()["unknown_score"]
+    assert (
+        score(cause, observed(itl=1.0, kernel_time=1.0), [], 600.0).score
+        < settings()["unknown_score"]
+    )
 
 
 def test_a_change_counts_by_words_target_and_age() -> None:
@@ -69,11 +84,15 @@ def test_a_change_counts_by_words_target_and_age() -> None:
     assert right > none + 0.2
     assert with_change("statefulset/llm-engine", "--block-size 16 --block-size 32") == none
     assert with_change("deployment/billing", "--max-num-seqs 14 --max-num-seqs 5") == none
-    assert none < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=3000.0) < right
+    assert (
+        none < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=3000.0) < right
+    )
 
 
 def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:
-    scored = [score(c, observed(sm_clock=-0.9, gpu_throttled=0.9), [], 600.0) for c in load().values()]
+    scored = [
+        score(c, observed(sm_clock=-0.9, gpu_throttled=0.9), [], 600.0) for c in load().values()
+    ]
     calibrate(scored)
     total = sum(s.confidence for s in scored)
     assert 0 < total < 1
@@ -116,7 +135,9 @@ def test_a_folder_of_own_causes_adds_and_replaces(tmp_path: Path) -> None:
         ('cause = "overload"', 'cause = "overlord"', "unknown cause 'overlord'"),
     ],
 )
-def test_a_broken_cause_is_named_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_broken_cause_is_named_with_its_place(
+    tmp_path: Path, old: str, new: str, message: str
+) -> None:
     folder = write_cause(tmp_path, **{old: new}).parent
     with pytest.raises(CauseError) as caught:
         load(folder)

@@ -37,7 +37,13 @@ SHELL = "vllm serve model --max-num-seqs 16 --enforce-eager --gpu-memory-utiliza
         (KUBERNETES, "cpu", "4", "16", "cpu: 16"),
         (SHELL, "max_num_seqs", "16", "64", "--max-num-seqs 64 --enforce-eager"),
         ("MAX_WAIT_MS=500\n", "max_wait_ms", "500", "50", "MAX_WAIT_MS=50\n"),
-        ("lb_policy: ring_hash\n", "lb_policy", "ring_hash", "least_request", "lb_policy: least_request"),
+        (
+            "lb_policy: ring_hash\n",
+            "lb_policy",
+            "ring_hash",
+            "least_request",
+            "lb_policy: least_request",
+        ),
     ],
 )
 def test_one_place_is_changed(text: str, key: str, old: str, new: str, expected: str) -> None:
@@ -55,8 +61,12 @@ def test_nothing_is_changed_where_it_is_not_certain() -> None:
 
 
 def test_settings_are_read_from_the_text_of_a_change() -> None:
-    assert [(s.key, s.value) for s in settings_in("--max-num-seqs 14")] == [("max_num_seqs", "14")]
-    assert [(s.key, s.value) for s in settings_in("lb_policy: least_request")] == [("lb_policy", "least_request")]
+    assert [(s.key, s.value) for s in settings_in("--max-num-seqs 14")] == [
+        ("max_num_seqs", "14")
+    ]
+    assert [(s.key, s.value) for s in settings_in("lb_policy: least_request")] == [
+        ("lb_policy", "least_request")
+    ]
     assert settings_in(None) == []
 
 
@@ -71,7 +81,9 @@ def test_the_diff_applies_and_its_undo_restores(tmp_path: Path, text: str) -> No
         (diff("config/engine.yaml", text, changed), changed),
         (diff("config/engine.yaml", changed, text), text),
     ):
-        subprocess.run(["patch", "-p1", "--quiet"], input=content, text=True, cwd=tmp_path, check=True)
+        subprocess.run(
+            ["patch", "-p1", "--quiet"], input=content, text=True, cwd=tmp_path, check=True
+        )
         assert file.read_text() == wanted
 
 

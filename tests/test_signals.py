@@ -15,7 +15,9 @@ SECOND = 1_000_000_000
 START = 1_780_000_000 * SECOND
 
 
-def points(values: list[float], step_s: int = 15, den: float = 1.0, start: int = START) -> Points:
+def points(
+    values: list[float], step_s: int = 15, den: float = 1.0, start: int = START
+) -> Points:
     ts = start + np.arange(len(values), dtype=np.int64) * step_s * SECOND
     return Points(ts, np.array(values) * den, np.full(len(values), den))
 
@@ -23,7 +25,12 @@ def points(values: list[float], step_s: int = 15, den: float = 1.0, start: int =
 def latency(incident: list[float], baseline: list[float], role: str = "ttft") -> Signal:
     day = 86_400 * SECOND
     return Signal(
-        "metrics", role, "engine", "", points(incident, den=30), points(baseline, den=30, start=START - day)
+        "metrics",
+        role,
+        "engine",
+        "",
+        points(incident, den=30),
+        points(baseline, den=30, start=START - day),
     )
 
 
@@ -34,7 +41,9 @@ def noisy(level: float, n: int, seed: int) -> list[float]:
 @given(st.lists(st.integers(-5, 5), min_size=1), st.lists(st.integers(-5, 5), min_size=1))
 def test_cliffs_delta_is_what_counting_pairs_gives(before: list[int], after: list[int]) -> None:
     pairs = [np.sign(b - a) for a in before for b in after]
-    assert cliffs_delta(np.array(before, float), np.array(after, float)) == pytest.approx(np.mean(pairs))
+    assert cliffs_delta(np.array(before, float), np.array(after, float)) == pytest.approx(
+        np.mean(pairs)
+    )
 
 
 @given(st.integers(1, 7), st.integers(1, 40))
@@ -75,7 +84,9 @@ def test_rare_events_are_judged_by_their_number() -> None:
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
     held = 0
     for seed in range(100):
-        ends = interval(points(noisy(1.0, 60, 2 * seed)), points(noisy(2.0, 60, 2 * seed + 1)), seed)
+        ends = interval(
+            points(noisy(1.0, 60, 2 * seed)), points(noisy(2.0, 60, 2 * seed + 1)), seed
+        )
         assert ends is not None
         held += ends[0] < np.log(2.0) < ends[1]
     assert 86 <= held <= 100

@@ -35,16 +35,27 @@ class RulesJudge:
             reason = f"no known cause fits the evidence well enough{best}"
             # Being sure that it is unknown: what the known causes leave over.
             left = 1.0 - sum(c for (c,) in case.rows("SELECT confidence FROM hypothesis"))
-            return Verdict("unknown", None, None, min(max(left, 0.0), 0.49), shortened(reason), self.name)
+            return Verdict(
+                "unknown", None, None, min(max(left, 0.0), 0.49), shortened(reason), self.name
+            )
         cause, cls, confidence, evidence = rows[0]
-        return Verdict("diagnosed", cause, cls, confidence, _reason(case, cause, json.loads(evidence)), self.name)
+        return Verdict(
+            "diagnosed",
+            cause,
+            cls,
+            confidence,
+            _reason(case, cause, json.loads(evidence)),
+            self.name,
+        )
 
 
 def _reason(case: Case, cause: str, evidence: list[str]) -> str:
     """Title of the cause and the moves that weigh most in it."""
     moves = []
     for key in evidence:
-        role, direction = case.rows("SELECT role, direction FROM evidence WHERE id = ?", (key,))[0]
+        role, direction = case.rows(
+            "SELECT role, direction FROM evidence WHERE id = ?", (key,)
+        )[0]
         if direction in ("up", "down"):
             moves.append(f"{role} {direction}")
     known = load().get(cause)
