@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -10,8 +11,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from rca import wording
 from rca.case import Case
 from rca.plain import confidence, duration, moment, number, printable
-from rca.postmortem.charts import draw
-from rca.postmortem.story import share, tell
+from rca.postmortem.charts import Chart, draw
+from rca.postmortem.story import Story, share, tell
 
 
 def write_html(case: Case, out: Path) -> Path:
@@ -21,17 +22,25 @@ def write_html(case: Case, out: Path) -> Path:
         CaseError: The case was never judged.
     """
     story = tell(case)
-    answer = story.answer
+    return write_story(story, draw(case, story.answer, None), out)
+
+
+def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
+    """Write OUT/report.html of a story told already."""
     text = (
         _environment()
         .get_template("report.html.jinja")
         .render(
             story=story,
-            answer=answer,
-            charts=draw(case, answer, None),
-            window=wording.window(answer.window),
-            headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
-            trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
+            answer=story.answer,
+            charts=charts,
+            window=wording.window(story.answer.window),
+            headline=wording.HEADLINES.get(
+                story.answer.verdict.status, story.answer.verdict.status
+            ),
+            trial_status=wording.TRIALS.get(
+                story.answer.trial.status, story.answer.trial.status
+            ),
         )
     )
     out.mkdir(parents=True, exist_ok=True)

@@ -27,10 +27,14 @@ def write(case: Case, out: Path) -> Path:
         CaseError: The case was never judged.
     """
     story = tell(case)
+    return write_story(story, draw(case, story.answer, out / "charts"), out)
+
+
+def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
+    """Write OUT/postmortem.md of a story told already; the charts lie in OUT/charts."""
     out.mkdir(parents=True, exist_ok=True)
-    text = render(story, draw(case, story.answer, out / "charts"), _rules(out))
     target = out / "postmortem.md"
-    target.write_text(text, encoding="utf-8", newline="\n")
+    target.write_text(render(story, charts, _rules(out)), encoding="utf-8", newline="\n")
     return target
 
 
