@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 SAMPLE ?= sample_traces/01_logits_processor_leak
 
-.PHONY: demo test test-slow lint format samples docs bench clean
+.PHONY: demo test test-slow lint format samples docs readme bench clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -41,6 +41,9 @@ samples: $(VENV)/core  ## rebuild sample_traces with the reproducer
 
 docs: $(VENV)/dev  ## rebuild generated documents
 	$(BIN)/python scripts/schema_docs.py
+
+readme: $(VENV)/core  ## record the sample output in README.md anew
+	$(BIN)/python scripts/readme_sample.py
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info
