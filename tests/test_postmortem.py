@@ -12,10 +12,11 @@ import case_builder
 import pytest
 from markdown_it import MarkdownIt
 
-from rca.answer import Trial
+from rca.answer import Trial, read
 from rca.case import Case
 from rca.errors import CaseError
 from rca.postmortem.charts import Charts
+from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
@@ -171,6 +172,63 @@ def test_report_loads_nothing_and_runs_nothing(name: str, tmp_path: Path) -> Non
     assert "default-src 'none'" in text
     assert "<svg" in text
     assert "\x1b" not in text and "\u202e" not in text
+
+
+class Balance(HTMLParser):
+    """Counts tags that are left open or closed out of order."""
+
+    void = frozenset({"meta", "br", "hr", "img", "input", "link"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.wrong: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.void:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.wrong.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Nothing: it opens and closes itself, as in SVG."""
+
+
+@pytest.mark.parametrize("build", CASES)
+def test_report_closes_what_it_opens(build: Callable[[], Case], tmp_path: Path) -> None:
+    balance = Balance()
+    balance.feed(write_html(build(), tmp_path).read_text(encoding="utf-8"))
+    assert (balance.open, balance.wrong) == ([], [])
+
+
+def test_detection_gap_needs_an_alert_after_the_symptom() -> None:
+    case = case_builder.diagnosed()
+    case.execute("UPDATE alert SET start_ns = ?", [case_builder.START - 1])
+    assert detection_of(case, read(case)).text.startswith(
+        "No alert fired in the recordings after"
+    )
+    healthy = case_builder.no_incident()
+    assert (
+        detection_of(healthy, read(healthy)).text
+        == "No incident window, hence no detection gap."
+    )
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "expected"),
+    [(190, "3 min 10 s before the window began"), (-120, "2 min after the window began"),
+     (20, "When the window began (±15 s)")],
+)  # fmt: skip
+def test_time_of_the_change_is_told_with_its_margin(
+    lag_s: int, expected: str, tmp_path: Path
+) -> None:
+    case = case_builder.diagnosed()
+    case.execute(
+        "UPDATE change SET ts_ns = ? WHERE id = 'c41'", [case_builder.START - lag_s * 10**9]
+    )
+    assert f"{expected}, deployment/vllm-llama was changed" in written(case, tmp_path)
 
 
 def test_report_ids_are_unique_and_links_arrive(tmp_path: Path) -> None:
