@@ -341,10 +341,8 @@ class _Trial:
             self.details["side_effects"] = worse
 
     def _verdict(self, pairing: Pairing) -> Verdict:
-        every = pairing.ratios("fault")
-        missing = [key for shown in every for key in still(self.fault.moves, shown)]
-        if missing:
-            return Verdict("refuted", _still_text(sorted(set(missing))) + " in torch")
+        if missing := still(self.fault.moves, mean_of(pairing.ratios("fault"))):
+            return Verdict("refuted", _still_text(missing) + " in torch")
         slow = [figure for figure in self.fault.timing if self._is_slower(pairing, figure)]
         if not self.observed:
             return Verdict("mechanism_only", "no figures of the incident to compare with")

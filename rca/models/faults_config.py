@@ -12,7 +12,7 @@ def config_faults() -> tuple[Fault, ...]:
 
 
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
-    blocks = round(plan.args.num_gpu_blocks / (1 + 3.6 * dose))
+    blocks = round(plan.args.num_gpu_blocks / (1 + 3.8 * dose))
     return plan.with_args(num_gpu_blocks=max(44, blocks))
 
 

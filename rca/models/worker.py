@@ -33,7 +33,7 @@ STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
 _STEPS_A_TICK = 8
 _TICKS_KEPT = 9
 # A leaked tensor in rows of the vocabulary's width: what is looked at, what just stays.
-_KEPT_ROWS = 4
+_KEPT_ROWS_A_LAYER = 2
 _DRAGGED_ROWS = 32
 _BASE_BYTES = 300 << 20
 
@@ -144,6 +144,7 @@ class TorchWorker:
         self._debt = self._lines_due = 0.0
         self._steps = 0
         self._wall_extra_ns = 0
+        self._resident_at_start = _BASE_BYTES
         self._objects: list[list[int]] = []
         self._collections_before = _collections()
 
@@ -155,6 +156,7 @@ class TorchWorker:
             if self.plan.args.gc_freeze:
                 gc.freeze()
         self._collections_before = _collections()
+        self._resident_at_start = _resident_bytes()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -201,14 +203,14 @@ class TorchWorker:
         return sampled
 
     def memory_bytes(self) -> int:
-        """Resident memory of this process; tracked bytes where the system does not say."""
-        path = Path("/proc/self/statm")
-        if path.exists():
-            return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-        return self.live_bytes()
+        """Resident memory at the start and what the engine keeps since.
+
+        The rest of this process's growth is the recording itself, not the engine.
+        """
+        return self._resident_at_start + self.live_bytes() - _BASE_BYTES
 
     def live_bytes(self) -> int:
-        """A base and what is kept on purpose; the allocator's habits left out."""
+        """A base and what a build keeps that it should not."""
         kept = sum(tensor.nbytes for tensor in self._history)
         return _BASE_BYTES + kept
 
@@ -295,13 +297,14 @@ class TorchWorker:
         if limit:
             self._history = [*self._history, row][-limit:]
             return logits - 1e-6 * torch.stack(self._history).sum(0)
+        rows = _KEPT_ROWS_A_LAYER * self.made.model.config.layers
         for _ in range(int(self._debt)):
-            self._history.append(row.repeat(_KEPT_ROWS + _DRAGGED_ROWS))
+            self._history.append(row.repeat(rows + _DRAGGED_ROWS))
         self._debt %= 1
         if not self._history:
             return logits
-        seen = torch.stack([kept[: _KEPT_ROWS * len(row)] for kept in self._history])
-        return logits - 1e-6 * seen.sum(0).view(_KEPT_ROWS, -1).mean(0)
+        seen = torch.stack([kept[: rows * len(row)] for kept in self._history])
+        return logits - 1e-6 * seen.sum(0).view(rows, -1).mean(0)
 
     def _sample(self, logits: Tensor) -> list[int]:
         for _ in range(self.plan.build.sampler_sorts):
@@ -340,6 +343,13 @@ class TorchWorker:
         every = self.plan.build.collect_every_steps
         if self.plan.build.collected_objects and self._steps % every == 0:
             gc.collect()
+
+
+def _resident_bytes() -> int:
+    path = Path("/proc/self/statm")
+    if not path.exists():
+        return _BASE_BYTES
+    return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _return_free_memory() -> None:
