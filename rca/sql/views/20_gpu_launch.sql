@@ -1,3 +1,7 @@
+-- How much of an interval lies beyond what earlier ones have covered; NULL when there are none.
+CREATE MACRO beyond(start_ns, end_ns, covered_ns) AS
+    greatest(0, end_ns - greatest(start_ns, coalesce(covered_ns, start_ns)));
+
 -- Sound GPU work with its end and its class: what every view below is made of. Accelerators other
 -- than GPUs are left out: what of their activity is work and what is control is not known.
 CREATE VIEW gpu_work AS
@@ -26,17 +30,20 @@ FROM gpu_op
 WHERE flaw IS NULL
     AND kind IN ('kernel', 'memcpy', 'memset');
 
+-- Where a correlation is unique: Nsight counts for each process. A profiler trace is one process, and
+-- the process of its GPU rows is the number of a track.
+CREATE MACRO launch_scope(source_kind, pid) AS
+    CASE WHEN source_kind = 'nsys' THEN coalesce(pid, -1) ELSE -1 END;
+
 -- Calls that can launch GPU work, one for each correlation: the first where several carry it.
--- Nsight counts correlations for each process; a profiler trace is one process, and the process of
--- its GPU rows is the number of a track.
 CREATE VIEW launch_call AS
 SELECT
     -- Source it comes from.
     c.source_id AS source_id,
     -- Number shared with the GPU operations.
     c.correlation AS correlation,
-    -- Process whose count it is; NULL where the source has one count for all.
-    CASE WHEN s.kind = 'nsys' THEN c.pid END AS pid,
+    -- Process whose count it is; -1 where the source has one count for all.
+    launch_scope(s.kind, c.pid) AS scope,
     -- `id` of the call.
     arg_min(c.id, (c.start_ns, c.id)) AS id,
     -- Start of the call, ns since the Unix epoch.
@@ -69,4 +76,4 @@ JOIN source AS s ON s.id = w.source_id
 JOIN launch_call AS l
     ON l.source_id = w.source_id
     AND l.correlation = w.correlation
-    AND l.pid IS NOT DISTINCT FROM (CASE WHEN s.kind = 'nsys' THEN w.pid END);
+    AND l.scope = launch_scope(s.kind, w.pid);

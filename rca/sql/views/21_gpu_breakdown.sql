@@ -1,50 +1,70 @@
--- GPU work twice: once under its device and once under NULL, which stands for all devices. The
--- running maximum of the ends so far tells how much of an operation lies beyond what went before:
--- the sum of those parts is the length of a union, with one sort and no list of gaps.
+-- Unions of the intervals of GPU work, under each device and under NULL for all devices together.
+-- The running maximum of the ends so far tells how much of an operation lies beyond what went before
+-- it: the sum of those parts is the length of the union, with one sort and no list of gaps.
 CREATE MACRO gpu_unions(launched_only) AS TABLE
 WITH work AS (
-    SELECT w.*, l.gpu_op_id IS NOT NULL AS is_launched
+    -- Narrow rows: the sort below moves all of them. A test for membership needs no distinct calls.
+    SELECT w.source_id, w.device, w.start_ns, w.end_ns,
+        CASE w.kind WHEN 'kernel' THEN 0 WHEN 'memcpy' THEN 1 ELSE 2 END AS kind,
+        CASE w.class WHEN 'compute' THEN 0 WHEN 'comm' THEN 1 ELSE 2 END AS class,
+        coalesce(
+            (w.source_id, w.correlation, launch_scope(s.kind, w.pid)) IN (
+                SELECT (c.source_id, c.correlation, launch_scope(o.kind, c.pid))
+                FROM cpu_op AS c
+                JOIN source AS o ON o.id = c.source_id
+                WHERE c.kind IN ('runtime', 'driver')
+                    AND c.correlation IS NOT NULL),
+            false) AS is_launched
     FROM gpu_work AS w
-    LEFT JOIN launch AS l ON l.source_id = w.source_id AND l.gpu_op_id = w.id
-    WHERE NOT launched_only OR l.gpu_op_id IS NOT NULL
+    JOIN source AS s ON s.id = w.source_id
+    WHERE NOT launched_only OR is_launched
+), alone AS (
+    -- Sources with one device: what it did is what all did, and is not worked out twice.
+    SELECT source_id
+    FROM work
+    GROUP BY source_id
+    HAVING min(device) = max(device) AND count(device) = count(*)
 ), grouped AS (
-    SELECT * REPLACE (NULL::INTEGER AS device), true AS is_total FROM work
+    SELECT source_id, device, false AS is_total, * EXCLUDE (source_id, device)
+    FROM work
+    WHERE device IS NOT NULL
     UNION ALL
-    SELECT *, false FROM work WHERE device IS NOT NULL
+    SELECT source_id, NULL, true, * EXCLUDE (source_id, device)
+    FROM work
+    WHERE source_id NOT IN (FROM alone)
 ), reached AS (
     SELECT *,
         max(end_ns) OVER so_far AS any_end,
-        max(CASE WHEN kind = 'kernel' THEN end_ns END) OVER so_far AS kernel_end,
-        CASE class
-            WHEN 'compute' THEN max(CASE WHEN class = 'compute' THEN end_ns END) OVER so_far
-            WHEN 'comm' THEN max(CASE WHEN class = 'comm' THEN end_ns END) OVER so_far
-            ELSE max(CASE WHEN class = 'mem' THEN end_ns END) OVER so_far END AS class_end
+        max(CASE WHEN kind = 0 THEN end_ns END) OVER so_far AS kernel_end,
+        max(CASE WHEN class = 0 THEN end_ns END) OVER so_far AS compute_end,
+        max(CASE WHEN class = 1 THEN end_ns END) OVER so_far AS comm_end,
+        max(CASE WHEN class = 2 THEN end_ns END) OVER so_far AS mem_end
     FROM grouped
     WINDOW so_far AS (
         PARTITION BY source_id, is_total, device ORDER BY start_ns
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
-), fresh AS (
-    SELECT *,
-        greatest(0, end_ns - greatest(start_ns, coalesce(any_end, start_ns))) AS any_ns,
-        greatest(0, end_ns - greatest(start_ns, coalesce(kernel_end, start_ns))) AS kernel_ns,
-        greatest(0, end_ns - greatest(start_ns, coalesce(class_end, start_ns))) AS class_ns
+), total AS (
+    SELECT source_id, is_total, device,
+        count(*) FILTER (kind = 0) AS n_kernel,
+        count(*) FILTER (kind = 1) AS n_memcpy,
+        count(*) FILTER (kind = 2) AS n_memset,
+        min(start_ns) AS first_ns,
+        max(end_ns) AS last_ns,
+        sum(beyond(start_ns, end_ns, any_end)) AS busy_ns,
+        sum(beyond(start_ns, end_ns, kernel_end)) FILTER (kind = 0) AS kernel_busy_ns,
+        sum(beyond(start_ns, end_ns, compute_end)) FILTER (class = 0) AS compute_ns,
+        sum(beyond(start_ns, end_ns, comm_end)) FILTER (class = 1) AS comm_ns,
+        sum(beyond(start_ns, end_ns, mem_end)) FILTER (class = 2) AS mem_ns,
+        sum(end_ns - start_ns) FILTER (kind = 0) AS kernel_sum_ns,
+        count(*) FILTER (is_launched) AS n_launched
     FROM reached
+    GROUP BY source_id, is_total, device
 )
-SELECT source_id, is_total, device,
-    count(*) FILTER (kind = 'kernel') AS n_kernel,
-    count(*) FILTER (kind = 'memcpy') AS n_memcpy,
-    count(*) FILTER (kind = 'memset') AS n_memset,
-    min(start_ns) AS first_ns,
-    max(end_ns) AS last_ns,
-    sum(any_ns) AS busy_ns,
-    sum(kernel_ns) FILTER (kind = 'kernel') AS kernel_busy_ns,
-    sum(class_ns) FILTER (class = 'compute') AS compute_ns,
-    sum(class_ns) FILTER (class = 'comm') AS comm_ns,
-    sum(class_ns) FILTER (class = 'mem') AS mem_ns,
-    sum(end_ns - start_ns) FILTER (kind = 'kernel') AS kernel_sum_ns,
-    count(*) FILTER (is_launched) AS n_launched
-FROM fresh
-GROUP BY source_id, is_total, device;
+FROM total
+UNION ALL
+SELECT * REPLACE (NULL AS device, true AS is_total)
+FROM total
+WHERE source_id IN (FROM alone);
 
 -- What each device did, and all devices together (device NULL): lengths of unions of intervals, ns
 -- exact. A GPU recording without GPU work has one row of zeros with NULL times.

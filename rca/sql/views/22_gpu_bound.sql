@@ -2,10 +2,20 @@
 -- at once, the first counts: computation, communication, copies, then, while the GPU is idle, a
 -- thread waiting in a synchronising call, an operation on its way from its launch, and nothing.
 CREATE VIEW gpu_bound AS
-WITH extent AS (
-    SELECT source_id, device, first_ns, last_ns, span_ns
-    FROM gpu_breakdown
-    WHERE span_ns > 0
+WITH device_extent AS (
+    SELECT source_id, device, min(start_ns) AS first_ns, max(end_ns) AS last_ns
+    FROM gpu_work
+    GROUP BY source_id, device
+), extent AS (
+    SELECT source_id, device, false AS is_total, first_ns, last_ns, last_ns - first_ns AS span_ns
+    FROM device_extent
+    WHERE device IS NOT NULL
+        AND last_ns > first_ns
+    UNION ALL
+    SELECT source_id, NULL, true, min(first_ns), max(last_ns), max(last_ns) - min(first_ns)
+    FROM device_extent
+    GROUP BY source_id
+    HAVING max(last_ns) > min(first_ns)
 ), launcher AS (
     SELECT DISTINCT source_id, device, pid FROM gpu_work
 ), waiting AS (
@@ -36,7 +46,7 @@ WITH extent AS (
     FROM state AS s
     JOIN extent AS e
         ON e.source_id = s.source_id
-        AND (e.device IS NULL OR e.device = s.device)
+        AND (e.is_total OR e.device = s.device)
     WHERE s.end_ns > e.first_ns
         AND s.start_ns < e.last_ns
 ), reached AS (
@@ -52,15 +62,15 @@ WITH extent AS (
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
 ), covered AS (
     SELECT source_id, device,
-        sum(greatest(0, end_ns - greatest(start_ns, coalesce(end_1, start_ns))))
+        sum(beyond(start_ns, end_ns, end_1))
             FILTER (level <= 1) AS up_to_1,
-        sum(greatest(0, end_ns - greatest(start_ns, coalesce(end_2, start_ns))))
+        sum(beyond(start_ns, end_ns, end_2))
             FILTER (level <= 2) AS up_to_2,
-        sum(greatest(0, end_ns - greatest(start_ns, coalesce(end_3, start_ns))))
+        sum(beyond(start_ns, end_ns, end_3))
             FILTER (level <= 3) AS up_to_3,
-        sum(greatest(0, end_ns - greatest(start_ns, coalesce(end_4, start_ns))))
+        sum(beyond(start_ns, end_ns, end_4))
             FILTER (level <= 4) AS up_to_4,
-        sum(greatest(0, end_ns - greatest(start_ns, coalesce(end_5, start_ns)))) AS up_to_5
+        sum(beyond(start_ns, end_ns, end_5)) AS up_to_5
     FROM reached
     GROUP BY source_id, device
 ), share_of AS (
