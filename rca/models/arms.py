@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from rca.models.engine import Engine, Worker
+from rca.models.engine import Engine, Worker, start_up_ns
 from rca.models.figures import Figures, Recorder
 from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
@@ -41,7 +41,7 @@ def run_twin(plan: Plan, seed: int, seconds: float) -> Figures:
 def start(plan: Plan, worker: Worker, seed: int, seconds: float, recorder: Recorder) -> Engine:
     """An engine with its traffic before it and the shared prefixes in its cache."""
     end_ns = BEGIN_NS + round(seconds * SECOND)
-    engine = Engine(plan, worker, BEGIN_NS, recorder)
+    engine = Engine(plan, worker, BEGIN_NS + start_up_ns(plan), recorder)
     for group in reversed(range(plan.traffic.prefix_groups)):
         engine.scheduler.preload(shared_prefix(group, plan.traffic.prefix_tokens))
     traffic = arrivals(plan.traffic, seed, BEGIN_NS, end_ns)

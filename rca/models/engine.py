@@ -55,6 +55,11 @@ class Observer(Protocol):
         """Called when a request has its last token."""
 
 
+def start_up_ns(plan: Plan) -> int:
+    """How long nobody answers while a new process starts."""
+    return 0 if plan.args.warm_standby else plan.build.start_up_ns
+
+
 class Engine:
     """One process: it starts with cold caches and counts from zero."""
 

@@ -33,6 +33,7 @@ class Fault:
         timing: latencies that must get worse.
         device: 'cpu' when it can be shown here; else what it would need, in words.
         growth: the effect builds up while it lasts, so dose means the end of the window.
+        recovers: the service gets well by itself while it is watched.
         by_the_clock: CPU time does not see it; sections are timed by the wall clock.
         change: (kind, subject, before, after) of the record that it leaves, where the
             plan's own difference does not say it.
@@ -49,6 +50,7 @@ class Fault:
     device: str = "cpu"
     growth: bool = False
     by_the_clock: bool = False
+    recovers: bool = False
     change: tuple[str, str, str, str] | None = None
     acceptable: tuple[str, ...] = ()
 
@@ -66,3 +68,12 @@ class Fault:
         if self.apply is None:
             raise ValueError(f"{self.cause}: {self.device}")
         return self.apply(healthy, dose, seconds) if dose > 0 else healthy
+
+
+def replicas(count: int) -> Remedy:
+    """So many replicas of the engine instead of one."""
+    return Remedy(
+        f"{count} replicas share the traffic",
+        "replicas",
+        lambda plan: plan.with_args(replicas=count),
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rca.models.fault import Fault, Remedy
+from rca.models.fault import Fault, Remedy, replicas
 
 _GPU = "needs CUDA"
 
@@ -166,7 +166,13 @@ def _tensors() -> tuple[Fault, ...]:
         Fault(
             "zombie_requests_after_disconnect",
             "code-regression",
-            "",
-            device="needs clients that hang up over a real connection",
+            "ignores_aborts",
+            # The same share of clients hangs up on a healthy build, and frees its place.
+            apply=lambda plan, dose, _s: plan.with_traffic(
+                abort_share=min(0.9, 0.4 * dose)
+            ).with_build(ignores_aborts=True),
+            moves={"running": 1},
+            timing=("itl_p50", "e2e_p50"),
+            fix=replicas(3),
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rca.models.fault import Fault, Remedy
+from rca.models.fault import Fault, Remedy, replicas
 from rca.models.settings import MS, Plan
 
 
@@ -14,14 +14,6 @@ def config_faults() -> tuple[Fault, ...]:
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
     blocks = round(plan.args.num_gpu_blocks / (1 + 3.8 * dose))
     return plan.with_args(num_gpu_blocks=max(44, blocks))
-
-
-def _more_replicas(count: int) -> Remedy:
-    return Remedy(
-        f"{count} replicas share the traffic",
-        "replicas",
-        lambda plan: plan.with_args(replicas=count),
-    )
 
 
 def _capacity() -> tuple[Fault, ...]:
@@ -48,7 +40,7 @@ def _capacity() -> tuple[Fault, ...]:
             ),
             moves={"waiting": 1},
             timing=("ttft_p50", "e2e_p50"),
-            fix=_more_replicas(4),
+            fix=replicas(4),
         ),
     )
 
@@ -96,7 +88,7 @@ def _batching() -> tuple[Fault, ...]:
             ),
             moves={"tokens_per_step_p99": -1},
             timing=("ttft_p50",),
-            fix=_more_replicas(3),
+            fix=replicas(3),
         ),
     )
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from rca.models.fault import Fault, Remedy
-from rca.models.settings import MS, Plan
+from rca.models.fault import Fault, Remedy, replicas
+from rca.models.settings import MS, SECOND, Plan
 
 
 def outside_faults() -> tuple[Fault, ...]:
     """What comes from outside the engine: machines, neighbours, callers."""
-    return (*_infra(), *_dependency(), *_traffic(), *_absent())
+    return (*_infra(), *_restart(), *_dependency(), *_traffic(), *_absent())
 
 
 def _infra() -> tuple[Fault, ...]:
@@ -34,8 +34,82 @@ def _infra() -> tuple[Fault, ...]:
     )
 
 
+def _restart() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "cold_start",
+            "infra",
+            "start_up_ns",
+            apply=lambda plan, dose, seconds: plan.with_build(
+                start_up_ns=round(0.25 * min(seconds, 32.0) * SECOND * dose)
+            ),
+            recovers=True,
+            moves={"waiting": 1, "queue_mean": 1},
+            timing=("ttft_p50", "e2e_p50"),
+            fix=Remedy(
+                "a warm process takes over when it is ready",
+                "warm_standby",
+                lambda plan: plan.with_args(warm_standby=True),
+            ),
+            change=(
+                "restart",
+                "deployment/llm-engine",
+                "pod: llm-engine-0 on node-a",
+                "pod: llm-engine-0 on node-b",
+            ),
+        ),
+    )
+
+
 def _dependency() -> tuple[Fault, ...]:
     return (
+        Fault(
+            "connection_pool_exhausted",
+            "dependency",
+            "lease_ns",
+            component="api-gateway",
+            # Four connections, each kept for a second after its call: about what is asked.
+            apply=lambda plan, dose, _s: plan.with_gateway(
+                pool_size=4, lease_ns=round(1000 * MS * dose)
+            ),
+            moves={"dependency_wait": 1},
+            timing=("request_p50",),
+            fix=Remedy(
+                "a pool of 64 connections",
+                "pool_size",
+                lambda plan: plan.with_gateway(pool_size=64),
+            ),
+            change=(
+                "deploy",
+                "deployment/api-gateway",
+                "image: api-gateway:4.2.0",
+                "image: api-gateway:4.3.0",
+            ),
+        ),
+        Fault(
+            "retry_storm",
+            "dependency",
+            "retrieval_errors",
+            component="retrieval",
+            apply=lambda plan, dose, _s: plan.with_traffic(
+                retrieval_errors=min(0.9, 0.6 * dose)
+            ).with_gateway(attempts=8, timeout_ns=300 * MS),
+            moves={"dependency_calls_per_request": 1},
+            timing=("request_p50",),
+            fix=Remedy(
+                "one call, and 20 ms for it",
+                "attempts",
+                lambda plan: plan.with_gateway(attempts=1).with_args(
+                    dependency_timeout_ns=20 * MS
+                ),
+            ),
+            change=(
+                "deploy",
+                "deployment/retrieval",
+                "image: retrieval:2.1",
+                "image: retrieval:2.2",
+            ),
+        ),
         Fault(
             "dependency_slow",
             "dependency",
@@ -71,14 +145,6 @@ def _cold_tenant(plan: Plan, dose: float, _seconds: float) -> Plan:
     return plan.with_traffic(cold_share=share, cold_tokens=320)
 
 
-def _replicas(count: int) -> Remedy:
-    return Remedy(
-        f"{count} replicas share the traffic",
-        "replicas",
-        lambda plan: plan.with_args(replicas=count),
-    )
-
-
 def _traffic() -> tuple[Fault, ...]:
     return (
         Fault(
@@ -91,7 +157,7 @@ def _traffic() -> tuple[Fault, ...]:
             ),
             moves={"arrival_rate": 1, "waiting": 1, "running": 1},
             timing=("ttft_p50", "e2e_p50"),
-            fix=_replicas(3),
+            fix=replicas(3),
             acceptable=("burst_arrivals",),
         ),
         Fault(
@@ -102,7 +168,7 @@ def _traffic() -> tuple[Fault, ...]:
             apply=lambda plan, dose, _s: plan.with_traffic(burst_factor=1 + 9 * dose),
             moves={"arrival_cv": 1},
             timing=("ttft_p50",),
-            fix=_replicas(8),
+            fix=replicas(8),
             acceptable=("overload",),
         ),
         Fault(
@@ -149,16 +215,13 @@ def _absent() -> tuple[Fault, ...]:
         "noisy_neighbour_gpu": "needs a GPU shared with others",
         "collective_straggler": "needs several GPUs and NCCL",
         "numa_misbind": "needs more than one NUMA node",
-        "cold_start": "needs processes that start while the traffic runs",
         "network_degraded": "needs a real network path with loss",
     }
     dependency = {
         "kv_transfer": "needs two engines and a transfer path between them",
         "router_imbalance": "needs several replicas behind a router",
-        "cache_breakdown": "needs a cache before the engine",
-        "connection_pool_exhausted": "needs a connection pool before the engine",
+        "cache_breakdown": "needs a cache before the engine and many more requests a second",
         "embedding_version_race": "needs a reload of the model under load",
-        "retry_storm": "needs callers that retry",
     }
     return (
         *(Fault(cause, "infra", "", device=why) for cause, why in infra.items()),

@@ -26,6 +26,8 @@ FLOORS: dict[str, float] = {
     "e2e_p99": 0.0,
     "request_p50": 0.0,  # at the gateway, with everything before the engine
     "dependency_p50": 0.0,
+    "dependency_calls_per_request": 0.0,
+    "dependency_wait": 0.0,
     "queue_mean": 0.0,
     "preemptions_per_request": 0.02,
     "recomputed_per_output": 0.1,
@@ -65,7 +67,7 @@ def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[
             continue
         high, low = after[key], before[key]
         nothing = floor
-        if key == "queue_mean":
+        if key in ("queue_mean", "dependency_wait"):
             nothing = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
         if not (math.isfinite(high) and math.isfinite(low)):
             continue
@@ -81,6 +83,7 @@ class Recorder:
 
     from_ns: int = 0
     finished: list[Request] = field(default_factory=list)
+    aborted: list[Request] = field(default_factory=list)
     _weight_ns: int = 0
     _running: float = 0.0
     _waiting: float = 0.0
@@ -109,14 +112,14 @@ class Recorder:
     def finish(self, engine: Engine, request: Request) -> None:
         """Keep a finished request."""
         if request.ready_ns >= self.from_ns:
-            self.finished.append(request)
+            (self.aborted if request.was_aborted else self.finished).append(request)
 
     def figures(self, engine: Engine) -> dict[str, float]:
         """What the run shows; keys of FLOORS, those of operators excepted."""
         queue = [*engine.scheduler.waiting, *engine.scheduler.running]
         open_now = [r for r in queue if r.ready_ns >= self.from_ns]
         found = _latencies(self.finished, open_now, engine.now_ns)
-        found |= _arrivals([*self.finished, *open_now, *self._coming(engine)])
+        found |= _arrivals([*self.finished, *self.aborted, *open_now, *self._coming(engine)])
         found |= self._counted(engine)
         found["memory_growth"] = _growth_per_minute(self._memory)
         return found
@@ -180,7 +183,9 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "e2e_p99": percentile(e2e, 0.99),
         "request_p50": percentile(whole, 0.5),
         "dependency_p50": percentile([r.retrieval_ns for r in every], 0.5),
-        "queue_mean": sum(queue) / len(queue) if queue else math.nan,
+        "dependency_calls_per_request": sum(len(r.calls) for r in every) / max(len(every), 1),
+        "dependency_wait": _mean([c.begin_ns - c.wanted_ns for r in every for c in r.calls]),
+        "queue_mean": _mean(queue),
     }
 
 
@@ -194,6 +199,10 @@ def _own_latencies(request: Request) -> Figures:
         "e2e_p50": end - request.ready_ns,
         "request_p50": end - request.arrival.at_ns,
     }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan
 
 
 def _pairs(times: Sequence[int]) -> list[tuple[int, int]]:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import random
+from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 from rca.models.settings import MS, SECOND, Plan
 from rca.models.workload import Arrival
 
 GATEWAY_NS = MS // 2
+_CALLS_A_SECOND = 24  # that the retrieval service answers at its usual pace
+
+
+class Call(NamedTuple):
+    """One call to the retrieval service."""
+
+    wanted_ns: int
+    begin_ns: int  # when it had a connection
+    end_ns: int
+    failed: bool
 
 
 @dataclass(eq=False)
@@ -22,7 +35,7 @@ class Request:
 
     arrival: Arrival
     ready_ns: int  # at the engine's door
-    retrieval_ns: int
+    retrieval_ns: int  # from the wish to the answer, waiting and retries included
     tokens: list[int]
     prompt_tokens: int
     output_tokens: int
@@ -37,6 +50,8 @@ class Request:
     scheduled_ns: int | None = None
     token_times_ns: list[int] = field(default_factory=list)
     finished_ns: int | None = None
+    was_aborted: bool = False
+    calls: list[Call] = field(default_factory=list)
     preemptions: int = 0
     recomputed_tokens: int = 0
 
@@ -68,6 +83,7 @@ def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
     """Pass requests on to the engine, or turn them away."""
     spent: dict[str, list[tuple[int, int]]] = defaultdict(list)
     passed: list[Request] = []
+    retrieval = _Retrieval(plan)
     rejected: list[Arrival] = []
     for arrival in traffic:
         if arrival.index % plan.args.replicas:
@@ -75,7 +91,7 @@ def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
         if _over_quota(plan, arrival, spent[arrival.tenant]):
             rejected.append(arrival)
         else:
-            passed.append(_request(plan, arrival))
+            passed.append(_request(plan, arrival, retrieval.call(arrival)))
     return Admission(sorted(passed, key=lambda r: r.ready_ns), rejected)
 
 
@@ -90,11 +106,46 @@ def _over_quota(plan: Plan, arrival: Arrival, spent: list[tuple[int, int]]) -> b
     return False
 
 
-def _request(plan: Plan, arrival: Arrival) -> Request:
+class _Retrieval:
+    """The retrieval service behind a pool of connections; calls come in order of time."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self._free_ns = [0] * plan.gateway.pool_size
+        self._recent: deque[int] = deque()
+
+    def call(self, arrival: Arrival) -> list[Call]:
+        """The calls that one request makes until one of them succeeds."""
+        gateway, timeout_ns = self.plan.gateway, self.plan.args.dependency_timeout_ns
+        rng = random.Random(arrival.index)
+        calls: list[Call] = []
+        wanted_ns = arrival.at_ns + GATEWAY_NS
+        for _ in range(gateway.attempts):
+            begin_ns = max(wanted_ns, heappop(self._free_ns))
+            failed = rng.random() < self.plan.traffic.retrieval_errors
+            lasts_ns = gateway.timeout_ns if failed else arrival.retrieval_ns
+            lasts_ns = round(lasts_ns * self._crowding(begin_ns))
+            if timeout_ns:
+                lasts_ns = min(lasts_ns, timeout_ns)
+                begin_ns = min(begin_ns, wanted_ns + timeout_ns)
+            calls.append(Call(wanted_ns, begin_ns, begin_ns + lasts_ns, failed))
+            heappush(self._free_ns, begin_ns + lasts_ns + gateway.lease_ns)
+            wanted_ns = begin_ns + lasts_ns
+            if not failed:
+                break
+        return calls
+
+    def _crowding(self, at_ns: int) -> float:
+        """How much slower it is for all that was asked of it in the last second."""
+        while self._recent and self._recent[0] < at_ns - SECOND:
+            self._recent.popleft()
+        self._recent.append(at_ns)
+        return max(1.0, len(self._recent) / _CALLS_A_SECOND)
+
+
+def _request(plan: Plan, arrival: Arrival, calls: list[Call]) -> Request:
     args = plan.args
-    retrieval_ns = arrival.retrieval_ns
-    if args.dependency_timeout_ns:
-        retrieval_ns = min(retrieval_ns, args.dependency_timeout_ns)
+    retrieval_ns = calls[-1].end_ns - calls[0].wanted_ns
     # A prompt that could never fit in the pool would wait for ever.
     most = args.total_blocks * args.block_size - arrival.output_tokens - args.block_size
     if args.max_prompt_tokens:
@@ -108,6 +159,7 @@ def _request(plan: Plan, arrival: Arrival) -> Request:
         prompt_tokens=len(prompt),
         output_tokens=arrival.output_tokens,
         salt=_salt(plan, arrival),
+        calls=calls,
     )
 
 

@@ -9,16 +9,19 @@ import gzip
 import json
 import random
 from pathlib import Path
+from typing import Any
 
-from rca.models.gateway import GATEWAY_NS, Request
+from rca.models.gateway import GATEWAY_NS, Call, Request
 from rca.models.prometheus import request_seconds
 from rca.models.settings import MS, SECOND
 from rca.models.workload import Arrival
 
 _INTERNAL, _SERVER, _CLIENT = 1, 2, 3
+_CLIENT_HAS_GONE = 499
+_SHORTEST_WAIT_NS = MS // 10
 _ANSWER_NS = MS // 3  # from the engine's last token to the gateway's last byte
 
-Json = dict[str, object]
+Json = dict[str, Any]
 
 
 class Traces:
@@ -31,22 +34,36 @@ class Traces:
     def add(self, request: Request, version: str, instance: str) -> None:
         """The spans of one finished request."""
         trace = f"{self._rng.getrandbits(128):032x}"
-        ids = [f"{self._rng.getrandbits(64):016x}" for _ in range(5)]
+        root, engine = self._id(), self._id()
         end_ns = (request.finished_ns or request.ready_ns) + _ANSWER_NS
-        gateway = [_root(request, trace, ids, end_ns), _lookup(request, trace, ids)]
-        engine = [_llm_request(request, trace, ids), _tokenize(request, trace, ids)]
+        gateway = [_root(request, trace, root, end_ns)]
+        served = []
+        for number, call in enumerate(request.calls):
+            if call.begin_ns - call.wanted_ns > _SHORTEST_WAIT_NS:
+                gateway.append(_acquire(call, trace, self._id(), root))
+            client = self._id()
+            gateway.append(_lookup(call, number, trace, client, root))
+            served.append(_search(call, trace, self._id(), client))
         spans = [
             _resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
-            _resource("retrieval", "2.1", "retrieval-0", [_search(request, trace, ids)]),
-            _resource("llm-engine", version, instance, engine),
+            _resource("retrieval", "2.1", "retrieval-0", served),
         ]
+        if not request.was_aborted:  # the engine writes its spans at the finish only
+            own = [
+                _llm_request(request, trace, engine, root),
+                _tokenize(request, trace, self._id(), engine),
+            ]
+            spans.append(_resource("llm-engine", version, instance, own))
         self._lines.append((end_ns, {"resourceSpans": spans}))
+
+    def _id(self) -> str:
+        return f"{self._rng.getrandbits(64):016x}"
 
     def reject(self, arrival: Arrival) -> None:
         """The gateway's span of a request that it turned away."""
         trace = f"{self._rng.getrandbits(128):032x}"
         end_ns = arrival.at_ns + GATEWAY_NS
-        span = _span(trace, f"{self._rng.getrandbits(64):016x}", "", "POST /v1/completions")
+        span = _span(trace, self._id(), "", "POST /v1/completions")
         span |= _times(arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
         span["attributes"] = [*_http("POST", 429), _text("tenant.id", arrival.tenant)]
         resource = _resource("api-gateway", "4.2.0", "api-gateway-0", [span])
@@ -59,41 +76,58 @@ class Traces:
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def _root(request: Request, trace: str, ids: list[str], end_ns: int) -> Json:
-    span = _span(trace, ids[0], "", "POST /v1/completions")
+def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
+    span = _span(trace, span_id, "", "POST /v1/completions")
     span |= _times(request.arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
-    span["attributes"] = [*_http("POST", 200), _text("tenant.id", request.arrival.tenant)]
+    status = _CLIENT_HAS_GONE if request.was_aborted else 200
+    span["attributes"] = [*_http("POST", status), _text("tenant.id", request.arrival.tenant)]
     first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span
 
 
-def _lookup(request: Request, trace: str, ids: list[str]) -> Json:
-    begin_ns = request.arrival.at_ns + GATEWAY_NS
-    span = _span(trace, ids[1], ids[0], "GET /search")
-    span |= _times(begin_ns, begin_ns + request.retrieval_ns) | {"kind": _CLIENT, "status": {}}
-    span["attributes"] = [*_http("GET", 200), _text("server.address", "retrieval")]
+def _acquire(call: Call, trace: str, span_id: str, root: str) -> Json:
+    span = _span(trace, span_id, root, "pool.acquire")
+    span |= _times(call.wanted_ns, call.begin_ns) | {"kind": _INTERNAL, "status": {}}
+    span["attributes"] = [_text("server.address", "retrieval")]
     return span
 
 
-def _search(request: Request, trace: str, ids: list[str]) -> Json:
-    begin_ns = request.arrival.at_ns + GATEWAY_NS + MS // 4
-    end_ns = begin_ns + max(0, request.retrieval_ns - MS // 2)
-    span = _span(trace, ids[2], ids[1], "GET /search")
-    span |= _times(begin_ns, end_ns) | {"kind": _SERVER, "status": {}}
-    span["attributes"] = _http("GET", 200)
+def _lookup(call: Call, number: int, trace: str, span_id: str, root: str) -> Json:
+    span = _span(trace, span_id, root, "GET /search")
+    span |= _times(call.begin_ns, call.end_ns) | {"kind": _CLIENT, "status": _status(call)}
+    span["attributes"] = [*_http("GET", _code(call)), _text("server.address", "retrieval")]
+    if number:
+        span["attributes"].append(_int("http.request.resend_count", number))
     return span
 
 
-def _tokenize(request: Request, trace: str, ids: list[str]) -> Json:
+def _search(call: Call, trace: str, span_id: str, client: str) -> Json:
+    begin_ns = call.begin_ns + MS // 4
+    span = _span(trace, span_id, client, "GET /search")
+    span |= _times(begin_ns, max(begin_ns, call.end_ns - MS // 4)) | {"kind": _SERVER}
+    span["status"] = _status(call)
+    span["attributes"] = _http("GET", _code(call))
+    return span
+
+
+def _code(call: Call) -> int:
+    return 503 if call.failed else 200
+
+
+def _status(call: Call) -> Json:
+    return {"code": 2, "message": "503 Service Unavailable"} if call.failed else {}
+
+
+def _tokenize(request: Request, trace: str, span_id: str, engine: str) -> Json:
     begin_ns = request.received_ns or request.ready_ns
-    span = _span(trace, ids[3], ids[4], "tokenize")
+    span = _span(trace, span_id, engine, "tokenize")
     span |= _times(begin_ns, request.queued_ns or begin_ns) | {"kind": _INTERNAL, "status": {}}
     span["attributes"] = [_int("input.tokens", request.prompt_tokens)]
     return span
 
 
-def _llm_request(request: Request, trace: str, ids: list[str]) -> Json:
+def _llm_request(request: Request, trace: str, span_id: str, root: str) -> Json:
     seconds = request_seconds(request)
     end_ns = request.last_token_ns or request.ready_ns
     first = (request.first_token_ns or end_ns) - request.ready_ns
@@ -105,7 +139,7 @@ def _llm_request(request: Request, trace: str, ids: list[str]) -> Json:
         "time_in_model_decode": seconds["request_decode_time"],
         "time_in_model_inference": seconds["request_inference_time"],
     }
-    span = _span(trace, ids[4], ids[0], "llm_request")
+    span = _span(trace, span_id, root, "llm_request")
     span |= _times(request.ready_ns, end_ns) | {"kind": _SERVER, "status": {}}
     span["attributes"] = [
         *(_real(f"gen_ai.latency.{name}", value) for name, value in latency.items()),

@@ -9,11 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from rca.models.engine import Engine
-from rca.models.gateway import Request
+from rca.models.gateway import Call, Request
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
 
@@ -93,10 +93,8 @@ _ENGINE_BUCKETS: dict[str, Sequence[float]] = {
     "vllm:request_prefill_kv_computed_tokens": _TOKENS,
     "vllm:iteration_tokens_total": _STEP,
 }
-_GATEWAY_BUCKETS: dict[str, Sequence[float]] = {
-    "http_server_request_duration_seconds": _HTTP,
-    "http_client_request_duration_seconds": _HTTP,
-}
+_ROUTE = {"http_route": "/v1/completions", "http_request_method": "POST"}
+_PEER = {"server_address": "retrieval"}
 
 
 class Histogram:
@@ -128,7 +126,10 @@ class Metrics:
     def __init__(self, from_ns: int) -> None:
         self.from_ns = from_ns
         self._series: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
-        self._gateway = {name: Histogram(bounds) for name, bounds in _GATEWAY_BUCKETS.items()}
+        self._served = Histogram(_HTTP)
+        self._called = {code: Histogram(_HTTP) for code in ("200", "503")}
+        self._calls: list[Call] = []
+        self._aborted = 0
         self._process: Engine | None = None
         self._generated = 0
         self._prompted = 0
@@ -158,6 +159,9 @@ class Metrics:
     def finish(self, engine: Engine, request: Request) -> None:
         """Count a finished request, here and at the gateway."""
         self._follow(engine)
+        if request.was_aborted:
+            self._aborted += 1
+            return
         self._finished += 1
         for name, value in request_seconds(request).items():
             self._engine[f"vllm:{name}_seconds"].observe(value)
@@ -166,10 +170,7 @@ class Metrics:
         self._engine["vllm:request_generation_tokens"].observe(request.produced)
         self._engine["vllm:request_prefill_kv_computed_tokens"].observe(computed)
         whole_ns = (request.finished_ns or 0) - request.arrival.at_ns
-        self._gateway["http_server_request_duration_seconds"].observe(whole_ns / SECOND)
-        self._gateway["http_client_request_duration_seconds"].observe(
-            request.retrieval_ns / SECOND
-        )
+        self._served.observe(whole_ns / SECOND)
 
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Append the present value of each series."""
@@ -178,11 +179,21 @@ class Metrics:
             return
         for name, labels, value in self._engine_lines(engine):
             self._append(at_ns, name, {**ENGINE_JOB, **labels}, value)
-        for name, histogram in self._gateway.items():
-            for line, labels, value in histogram.lines(name):
-                self._append(at_ns, line, {**GATEWAY_JOB, **_route(name), **labels}, value)
+        for name, labels, value in self._gateway_lines(at_ns):
+            self._append(at_ns, name, {**GATEWAY_JOB, **labels}, value)
         for job in (ENGINE_JOB, GATEWAY_JOB):
             self._append(at_ns, "up", job, 1)
+
+    def expect(self, requests: Iterable[Request]) -> None:
+        """Know of the calls that requests make before they reach the engine."""
+        self._calls += [call for request in requests for call in request.calls]
+
+    def down(self, from_ns: int, until_ns: int) -> None:
+        """Scrapes of a process that does not answer: `up` is 0, all else is missing."""
+        for at_ns in range(-(-from_ns // SECOND) * SECOND, until_ns, SECOND):
+            if at_ns >= self.from_ns:
+                self._append(at_ns, "up", ENGINE_JOB, 0)
+                self._append(at_ns, "up", GATEWAY_JOB, 1)
 
     def write(self, path: Path) -> None:
         """Write the answer of `query_range` as gzipped JSON."""
@@ -198,7 +209,7 @@ class Metrics:
         if engine is self._process:
             return
         self._process = engine
-        self._generated = self._prompted = self._finished = 0
+        self._generated = self._prompted = self._finished = self._aborted = 0
         self._engine = {name: Histogram(bounds) for name, bounds in _ENGINE_BUCKETS.items()}
 
     def _append(self, at_ns: int, name: str, labels: dict[str, str], value: float) -> None:
@@ -207,6 +218,22 @@ class Metrics:
         text = str(int(value)) if float(value).is_integer() else repr(float(value))
         self._series.setdefault(key, []).append([at, text])
 
+    def _gateway_lines(self, at_ns: int) -> Iterator[tuple[str, dict[str, str], float]]:
+        for call in [call for call in self._calls if call.end_ns <= at_ns]:
+            self._calls.remove(call)
+            lasted = (call.end_ns - call.begin_ns) / SECOND
+            self._called["503" if call.failed else "200"].observe(lasted)
+        for line, labels, value in self._served.lines("http_server_request_duration_seconds"):
+            yield line, {**_ROUTE, **labels}, value
+        for code, histogram in self._called.items():
+            peer = {**_PEER, "http_response_status_code": code}
+            for line, labels, value in histogram.lines("http_client_request_duration_seconds"):
+                yield line, {**peer, **labels}, value
+        busy = sum(call.begin_ns <= at_ns for call in self._calls)
+        waiting = sum(call.wanted_ns <= at_ns < call.begin_ns for call in self._calls)
+        yield "http_client_active_requests", _PEER, busy
+        yield "http_client_pending_requests", _PEER, waiting
+
     def _engine_lines(self, engine: Engine) -> Iterator[tuple[str, dict[str, str], float]]:
         model = {"model_name": MODEL, "engine": "0"}
         for name, value in self._counters(engine).items():
@@ -214,6 +241,7 @@ class Metrics:
         success = "vllm:request_success_total"
         yield success, {**model, "finished_reason": "length"}, self._finished
         yield success, {**model, "finished_reason": "stop"}, 0
+        yield success, {**model, "finished_reason": "abort"}, self._aborted
         yield "vllm:cache_config_info", {**_cache_config(engine), "engine": "0"}, 1
         for name, histogram in self._engine.items():
             for line, labels, value in histogram.lines(name):
@@ -248,12 +276,6 @@ def request_seconds(request: Request) -> dict[str, float]:
         "request_decode_time": (last - first) / SECOND,
         "request_inference_time": (last - scheduled) / SECOND,
     }
-
-
-def _route(name: str) -> dict[str, str]:
-    if "client" in name:
-        return {"server_address": "retrieval", "http_request_method": "GET"}
-    return {"http_route": "/v1/completions", "http_request_method": "POST"}
 
 
 def _cache_config(engine: Engine) -> dict[str, str]:

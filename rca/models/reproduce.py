@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 from rca.errors import BundleError, CauseError, MissingExtra
 from rca.models.deployment import Change, decoys, true_change, write_changes
-from rca.models.engine import Engine, Worker
+from rca.models.engine import Engine, Worker, start_up_ns
 from rca.models.fault import Fault
 from rca.models.faults import find
 from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
-from rca.models.telemetry import Telemetry, first_slow_ns
+from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns
 from rca.models.twin import TwinWorker
 from rca.models.workload import arrivals
 
@@ -207,7 +207,9 @@ class _Recorder:
             return old
         left = old.drain()
         worker = stack.enter_context(self.bench.worker(self.faulty))
-        engine = Engine(self.faulty, worker, old.now_ns, seen)
+        ready_ns = old.now_ns + start_up_ns(self.faulty)
+        seen.metrics.down(old.now_ns, ready_ns)
+        engine = Engine(self.faulty, worker, ready_ns, seen)
         engine.send(left)
         return engine
 
@@ -219,7 +221,7 @@ class _Recorder:
         end_ns += _PROFILED_SECONDS * SECOND if end_ns == seen.until_ns else 0
         admission = admit(plan, arrivals(plan.traffic, key, begin_ns, end_ns))
         engine.send(admission.requests)
-        seen.reject(admission.rejected)
+        seen.expect(admission)
 
     def _write_truth(self, seen: Telemetry, fault_ns: int, until_ns: int) -> None:
         is_fault = self.faulty != self.healthy
@@ -232,13 +234,16 @@ class _Recorder:
         start_ns = fault_ns
         if self.fault.growth:
             start_ns = first_slow_ns(seen.finished, fault_ns, until_ns)
+        end_ns = until_ns
+        if self.fault.recovers:
+            end_ns = last_slow_ns(seen.finished, fault_ns, until_ns)
         fields: dict[str, object] = {
             "cause": self.fault.cause if is_fault else "",
             "class": self.fault.cause_class if is_fault else "",
             "kind": "fault" if is_fault else "healthy",
             "acceptable": list(self.fault.acceptable),
             "start_ns": start_ns if is_fault else 0,
-            "end_ns": until_ns if is_fault else 0,
+            "end_ns": end_ns if is_fault else 0,
             "injected_start_ns": fault_ns if is_fault else 0,
             "component": self.fault.component if is_fault else "",
             "change": ids[change] if change else "",

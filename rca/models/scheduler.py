@@ -15,6 +15,8 @@ from rca.models.gateway import Request
 from rca.models.kv_cache import BlockPool, chain_hashes
 from rca.models.settings import Plan
 
+_LOST_TOKENS = 3  # times what the client wanted
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -236,7 +238,12 @@ class Scheduler:
     def _append_token(self, request: Request, token: int, now_ns: int) -> bool:
         request.tokens.append(token)
         request.token_times_ns.append(now_ns)
-        if request.produced >= request.output_tokens:
+        if request.produced == request.arrival.abort_after:
+            request.was_aborted = True
+        # Nobody is there to stop an answer that goes on without its reader.
+        lost = request.was_aborted and self.build.ignores_aborts
+        wanted = _LOST_TOKENS * request.output_tokens if lost else request.output_tokens
+        if request.produced >= wanted or (request.was_aborted and not lost):
             self._finish(request, now_ns)
             return True
         every = self.build.position_gap_every

@@ -44,12 +44,23 @@ class EngineArgs:
     tenant_token_quota: float = 0.0  # prompt tokens/s that one tenant may send; 0: no limit
     max_prompt_tokens: int = 0  # longer prompts are cut; 0: no limit
     dependency_timeout_ns: int = 0  # then the answer is made without it; 0: wait for ever
+    warm_standby: bool = False  # a new process takes over when it is ready, not before
     replicas: int = 1  # the engine sees 1/replicas of the traffic
 
     @property
     def total_blocks(self) -> int:
         """KV blocks that fit in the pool's bytes."""
         return self.num_gpu_blocks * (2 if self.kv_cache_dtype == "half" else 1)
+
+
+@dataclass(frozen=True)
+class Gateway:
+    """How the gateway calls the retrieval service."""
+
+    pool_size: int = 32  # connections
+    lease_ns: int = 0  # a connection is held so long after its call
+    attempts: int = 4  # calls at most, before the answer is made without it
+    timeout_ns: int = 80 * MS  # a call that fails takes this long
 
 
 @dataclass(frozen=True)
@@ -70,6 +81,8 @@ class Build:
     extra_copies_per_layer: int = 0  # an unfused code path
     tokenizer_loads_per_request: float = 0.0
     grammar_states: int = 0  # states built for a request's schema
+    ignores_aborts: bool = False  # answers go on when the client has gone
+    start_up_ns: int = 0  # a new process is deaf so long
 
 
 @dataclass(frozen=True)
@@ -90,6 +103,8 @@ class Traffic:
     schema_share: float = 0.0  # requests that ask for a structured answer
     retrieval_ns: int = 12 * MS  # mean time of the retrieval service
     retrieval_sigma: float = 0.35
+    retrieval_errors: float = 0.0  # share of calls that fail
+    abort_share: float = 0.0  # clients that hang up after a third of the answer
 
 
 @dataclass(frozen=True)
@@ -99,6 +114,7 @@ class Plan:
     args: EngineArgs = field(default_factory=EngineArgs)
     build: Build = field(default_factory=Build)
     traffic: Traffic = field(default_factory=Traffic)
+    gateway: Gateway = field(default_factory=Gateway)
 
     def with_args(self, **changes: Any) -> Plan:
         """The plan with other engine arguments."""
@@ -107,6 +123,10 @@ class Plan:
     def with_build(self, **changes: Any) -> Plan:
         """The plan with another build."""
         return replace(self, build=replace(self.build, **changes))
+
+    def with_gateway(self, **changes: Any) -> Plan:
+        """The plan with another gateway."""
+        return replace(self, gateway=replace(self.gateway, **changes))
 
     def with_traffic(self, **changes: Any) -> Plan:
         """The plan under other traffic."""

@@ -6,12 +6,11 @@ from pathlib import Path
 
 from rca.models.deployment import write_yaml
 from rca.models.engine import Engine
-from rca.models.gateway import Request
+from rca.models.gateway import Admission, Request
 from rca.models.otlp import Traces
 from rca.models.prometheus import ENGINE_JOB, Metrics
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND, Plan
-from rca.models.workload import Arrival
 
 
 class Telemetry:
@@ -39,9 +38,10 @@ class Telemetry:
             self.traces.add(request, engine.plan.build.version, ENGINE_JOB["pod"])
             self.finished.append(request)
 
-    def reject(self, arrivals: list[Arrival]) -> None:
-        """Write the spans of requests that the gateway turned away."""
-        for arrival in arrivals:
+    def expect(self, admission: Admission) -> None:
+        """Know of what the gateway let through, and write what it turned away."""
+        self.metrics.expect(admission.requests)
+        for arrival in admission.rejected:
             if self.from_ns <= arrival.at_ns <= self.until_ns:
                 self.traces.reject(arrival)
 
@@ -60,6 +60,17 @@ def first_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
         if _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) > 1.33 * lead_in:
             return begin_ns
     return fault_ns
+
+
+def last_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
+    """When requests were well again: before the first ten seconds that are not slow."""
+    limit = 1.33 * _mean_e2e(done, 0, fault_ns)
+    begin_ns = first_slow_ns(done, fault_ns, until_ns)
+    while begin_ns < until_ns:
+        if _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) <= limit:
+            return begin_ns
+        begin_ns += 5 * SECOND
+    return until_ns
 
 
 def _mean_e2e(done: list[Request], begin_ns: int, end_ns: int) -> float:

@@ -32,6 +32,7 @@ class Arrival:
     group: int  # shared prefix; -1 for none
     has_schema: bool
     retrieval_ns: int
+    abort_after: int = 0  # output tokens after which the client hangs up; 0: never
 
 
 @dataclass(frozen=True)
@@ -88,15 +89,17 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
         body = _own_body(seed, index, _own_tokens(traffic, draws))
         cold = draws[2] < traffic.cold_share
         shared = () if cold else prefixes[group]
+        output_tokens = max(4, round(traffic.output_tokens * (0.5 + draws[3])))
         yield Arrival(
             index=index,
             at_ns=at_ns,
             prompt=(*shared, *body),
-            output_tokens=max(4, round(traffic.output_tokens * (0.5 + draws[3]))),
+            output_tokens=output_tokens,
             tenant="t-bulk" if cold else f"t-{group % traffic.tenants}",
             group=_UNIQUE_GROUP if cold else group,
             has_schema=draws[4] < traffic.schema_share,
             retrieval_ns=_retrieval(traffic, rng),
+            abort_after=output_tokens // 3 if draws[5] < traffic.abort_share else 0,
         )
 
 
