@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
+import shutil
 from pathlib import Path
 
 import gpu_recordings as recordings
@@ -12,7 +14,7 @@ import pytest
 from gpu_recordings import event, trace
 
 from rca.errors import BundleError, ParseError
-from rca.parsers import recognise, torch_profiler
+from rca.parsers import recognise, torch_profiler, torch_profiler_half, torch_profiler_reader
 from rca.parsers.stream import read_head
 
 HEAD = '"schemaVersion": 1, "baseTimeNanoseconds": 1751410836000000000'
@@ -83,8 +85,8 @@ def kept(path: Path) -> tuple[set[str], bool, dict[str, int]]:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks so small that every boundary between blocks and pieces is met."""
-    monkeypatch.setattr(torch_profiler, "BLOCK_BYTES", 1500)
-    monkeypatch.setattr(torch_profiler, "PIECE_BYTES", 600)
+    monkeypatch.setattr(torch_profiler_reader, "BLOCK_BYTES", 1500)
+    monkeypatch.setattr(torch_profiler_reader, "PIECE_BYTES", 600)
 
 
 @pytest.mark.parametrize("indent", [None, 0, 2])
@@ -96,8 +98,8 @@ def test_blocks_of_any_size_give_the_same_rows(
     whole = kept(path)
     assert len(whole[0]) == N_EVENTS
     for size in (150, 1024, 5000):
-        monkeypatch.setattr(torch_profiler, "BLOCK_BYTES", size)
-        monkeypatch.setattr(torch_profiler, "PIECE_BYTES", max(size // 3, 32))
+        monkeypatch.setattr(torch_profiler_reader, "BLOCK_BYTES", size)
+        monkeypatch.setattr(torch_profiler_reader, "PIECE_BYTES", max(size // 3, 32))
         assert kept(path) == whole
 
 
@@ -251,3 +253,81 @@ def test_nothing_before_the_first_event_is_refused(tmp_path: Path) -> None:
     path.write_text('{"schemaVersion": 1, "deviceProperties": [')
     with pytest.raises(BundleError, match="no traceEvents"):
         recordings.read(path)
+
+
+@pytest.fixture
+def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of any size are read by two processes."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two processors")
+    monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1)
+
+
+def everything(path: Path) -> tuple[object, ...]:
+    """All that was written to the sink."""
+    sink = recordings.MemorySink()
+    recognise(read_head(path)).read(path, sink)
+    return sink.tables, sink.codes, sink.facts, sink.n_elements, sink.lost
+
+
+def names() -> list[str]:
+    """Names of the process and of a thread, which both halves repeat."""
+    return [
+        event("process_name", "0", None, ph="M", name="python"),
+        event("thread_name", "0", None, ph="M", name="main"),
+    ]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_two_processes_give_the_rows_of_one(
+    indent: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_processes: None
+) -> None:
+    path = tmp_path / "t.json"
+    text = pretty([*names(), *events(), event("k", "5", "-1", "kernel"), *names()], indent)
+    path.write_text(text.replace('"traceName": "t"', '"distributedInfo": {"rank": 3}'))
+    taken = []
+    monkeypatch.setattr(
+        torch_profiler, "take", lambda *a: taken.append(1) or torch_profiler_half.take(*a)
+    )
+    parallel = everything(path)
+    assert taken == [1]
+    monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1 << 40)
+    assert parallel == everything(path)
+    assert parallel[2]["rank"] == 3  # type: ignore[index]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.47, 0.8])
+def test_a_wrong_middle_or_a_failed_process_costs_nothing_but_time(
+    share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_processes: None
+) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(pretty(events(), None))
+    whole = everything(path)
+    middle = path.read_bytes().index(b"}, {", int(path.stat().st_size * share)) + 1
+    monkeypatch.setattr(torch_profiler, "place", lambda *_: middle)
+    assert everything(path) == whole
+    monkeypatch.setattr(torch_profiler_half.sys, "executable", shutil.which("false"))
+    assert everything(path) == whole
+
+
+def test_damage_near_the_middle_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, two_processes: None
+) -> None:
+    rng = random.Random(8)
+    for i in range(8):
+        text = pretty(events(), None).encode()
+        at = rng.randrange(int(len(text) * 0.4), int(len(text) * 0.6))
+        path = tmp_path / f"{i}.json"
+        path.write_bytes(text[:at] + b'"' + text[at + 1 :])
+        monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1)
+        parallel = everything(path)
+        monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1 << 40)
+        assert parallel == everything(path), i
+
+
+def test_half_a_character_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        trace(event("good", "1", "2", "kernel").replace("good", "a\\ud800b"), head=HEAD)
+    )
+    assert recordings.read(path).rows("SELECT name FROM gpu_op") == [("a?b",)]

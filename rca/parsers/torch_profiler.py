@@ -1,34 +1,26 @@
-"""PyTorch Profiler (Kineto) recordings, in every spelling since torch 1.8, whole or damaged.
-
-The file streams through in blocks that end between two events. A block goes to DuckDB as it is;
-one that is refused is read in smaller pieces, and a piece that is refused event by event.
-"""
+"""PyTorch Profiler (Kineto) recordings, in every spelling since torch 1.8, whole or damaged."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.stream import Blocks
+from rca.parsers.stream import Blocks, compression
 from rca.parsers.torch_profiler_events import EventTables
-from rca.parsers.torch_profiler_salvage import walk
+from rca.parsers.torch_profiler_half import READ_BYTES, SecondHalf, place, read_blocks, take
+from rca.parsers.torch_profiler_reader import Reader
 
-BLOCK_BYTES = 8_388_608
-PIECE_BYTES = 524_288
-READ_BYTES = 2_097_152
 MAX_HEAD_BYTES = 268_435_456
 TAIL_BYTES = 4_194_304
 _YEAR_2001_NS = 1_000_000_000_000_000_000
-_LEADING = b" \r\n\t,"
-_STARTS = (b" ", b"\r", b"\n", b"\t", b",")
 _BOM = b"\xef\xbb\xbf"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
-_SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})')
 _ARRAY = re.compile(rb'\s*\[\s*\{[^{}]*"ph"\s*:')
 _OBJECT = re.compile(
@@ -51,17 +43,16 @@ def read(path: Path, sink: Sink) -> None:
     """
     blocks = Blocks(path, READ_BYTES)
     stream = iter(blocks)
-    head, first = _split_head(path, stream)
-    if _TIMELINE.match(first):
+    begun = _split_head(path, stream)
+    if _TIMELINE.match(begun.first):
         raise ParseError(
             "is a memory timeline (export_memory_timeline), not a trace",
             path=str(path),
             hint="record with profile_memory=True and export_chrome_trace",
         )
-    base_ns = _find_base(path, head)
+    base_ns = _find_base(path, begun.head)
     tables = EventTables(sink, base_ns or 0)
-    reader = _Reader(tables, sink)
-    tail = reader.read(first, stream)
+    tail = _read_events(path, begun, stream, tables, sink)
     tables.close()
     if blocks.damage:
         sink.note(
@@ -72,22 +63,57 @@ def read(path: Path, sink: Sink) -> None:
         )
     _describe(
         sink,
-        _json_object(head + b'"traceEvents":[]}')
+        _json_object(begun.head + b'"traceEvents":[]}')
         | _json_object(b"{" + tail.strip().lstrip(b",")),
         base_ns,
     )
     _note_content(sink, tables, base_ns)
 
 
-def _split_head(path: Path, stream: Iterator[bytes]) -> tuple[bytes, bytes]:
-    """What stands before the events, and the beginning of the events."""
-    data = b""
+def _read_events(
+    path: Path, begun: _Beginning, stream: Iterator[bytes], tables: EventTables, sink: Sink
+) -> bytes:
+    """All events; returns what follows them."""
+    reader = Reader(tables, sink)
+    middle = None if _is_compressed(path) else place(path, begun.at)
+    if middle is None:
+        reader.feed(chain([begun.first], stream))
+        return reader.finish()
+    with SecondHalf(path, middle, tables.base_ns) as second, path.open("rb") as file:
+        file.seek(begun.at)
+        reader.feed(read_blocks(file, middle - begun.at))
+        half = second.result() if reader.ends_here() else None
+        if half:
+            return take(half, tables, sink)
+        reader.feed(read_blocks(file))
+    return reader.finish()
+
+
+class _Beginning(NamedTuple):
+    """What was read to find the events.
+
+    Attributes:
+        head: What stands before them.
+        first: Their beginning.
+        at: Where in the text of the file they begin.
+    """
+
+    head: bytes
+    first: bytes
+    at: int
+
+
+def _split_head(path: Path, stream: Iterator[bytes]) -> _Beginning:
+    data, size = b"", 0
     for block in stream:
+        size += len(block)
         data = (data + block) if data else block.removeprefix(_BOM)
         if data.lstrip()[:1] == b"[":
-            return b"{", data.lstrip() if _TIMELINE.match(data) else data.lstrip()[1:]
+            first = data.lstrip() if _TIMELINE.match(data) else data.lstrip()[1:]
+            return _Beginning(b"{", first, size - len(first))
         if found := _EVENTS.search(data):
-            return data[: found.start()], data[found.end() :]
+            first = data[found.end() :]
+            return _Beginning(data[: found.start()], first, size - len(first))
         if len(data) > MAX_HEAD_BYTES:
             break
     raise ParseError(
@@ -95,130 +121,25 @@ def _split_head(path: Path, stream: Iterator[bytes]) -> tuple[bytes, bytes]:
     )
 
 
+def _is_compressed(path: Path) -> bool:
+    with path.open("rb") as file:
+        return compression(file.read(8)) is not None
+
+
 def _find_base(path: Path, head: bytes) -> int | None:
     """What times count from; many writers put it after the events, so the end is looked at first."""
     if found := _BASE.search(head):
         return int(found[1])
     end = b""
-    with path.open("rb") as file:
-        if file.read(2) != b"\x1f\x8b" and path.stat().st_size > TAIL_BYTES:
+    if not _is_compressed(path) and path.stat().st_size > TAIL_BYTES:
+        with path.open("rb") as file:
             file.seek(-TAIL_BYTES, 2)
             end = file.read()
-    if not end:
+    else:
         for block in Blocks(path, READ_BYTES):
             end = (end + block)[-TAIL_BYTES:]
     matches = _BASE.findall(end)
     return int(matches[-1]) if matches else None
-
-
-class _Reader:
-    """Takes the events out of the text as it comes."""
-
-    def __init__(self, tables: EventTables, sink: Sink) -> None:
-        self._tables, self._sink = tables, sink
-        self._separator: bytes | None = None
-        self._tail: bytes | None = None
-
-    def read(self, first: bytes, stream: Iterator[bytes]) -> bytes:
-        """All events; returns what follows them."""
-        buffer = b""
-        for block in _gathered(first, stream):
-            if self._tail is None:
-                buffer = self._take(buffer, block)
-            else:
-                self._tail = (self._tail + block)[:MAX_HEAD_BYTES]
-        if self._tail is None:
-            self._walk(buffer, final=True)
-        if self._tail is None:
-            self._sink.note(
-                "error",
-                "truncated",
-                "the file is cut; the complete events before the cut were kept",
-                lost=True,
-            )
-        return self._tail or b""
-
-    def _take(self, rest: bytes, block: bytes) -> bytes:
-        """Write the events that end in `block`; returns what is left, which may be all."""
-        rest = rest.lstrip(_LEADING)
-        if not rest and block[:1] in _STARTS:
-            block = block.lstrip(_LEADING)
-        cut = self._cut(block)
-        if cut and self._tables.add(rest, memoryview(block)[:cut]):
-            return block[cut:]
-        if len(rest) + len(block) < PIECE_BYTES:
-            return rest + block
-        return self._take_pieces(rest + block)
-
-    def _take_pieces(self, buffer: bytes) -> bytes:
-        at = 0
-        rest = b""
-        while at < len(buffer) and self._tail is None:
-            cut = self._cut(buffer[at : at + PIECE_BYTES])
-            end = at + (cut or PIECE_BYTES)
-            piece = (rest + buffer[at:end]).lstrip(_LEADING)
-            at, rest = end, b""
-            if piece and not self._tables.add(piece):
-                rest = self._walk(piece, final=False)
-        if self._tail is not None:
-            self._tail += buffer[at:]
-            return b""
-        return rest
-
-    def _walk(self, piece: bytes, *, final: bool) -> bytes:
-        try:
-            text = piece.decode()
-        except UnicodeDecodeError:
-            text = piece.decode("utf-8", "replace")
-            self._sink.note("warning", "not_utf8", "bytes that are not UTF-8 were replaced")
-        found = walk(text, final=final)
-        if found.events:
-            self._tables.add_events(found.events)
-        if found.lost:
-            self._sink.count_elements(found.lost)
-            self._sink.note(
-                "warning", "lost_event", "damaged events were skipped",
-                count=found.lost, example=found.example, lost=True,
-            )  # fmt: skip
-        if found.repaired:
-            self._sink.note(
-                "warning", "repaired_event", "events with unescaped text were mended",
-                count=found.repaired, example=found.example,
-            )  # fmt: skip
-        rest = found.rest.encode("utf-8", "replace")
-        if found.closed:
-            self._tail = rest
-            return b""
-        return rest
-
-    def _cut(self, text: bytes) -> int:
-        """Where the last event that is complete ends, as far as one can tell; 0 when none does."""
-        if self._separator is None:
-            found = _SEPARATOR.search(text)
-            self._separator = found[0] + b"{" if found else None
-        if self._separator and (at := text.rfind(self._separator)) >= 0:
-            return at + 1
-        last = 0
-        for found in _SEPARATOR.finditer(text, max(0, len(text) - PIECE_BYTES)):
-            last = found.start() + 1
-        return last
-
-
-def _gathered(first: bytes, stream: Iterator[bytes]) -> Iterator[bytes]:
-    """Blocks of at least BLOCK_BYTES, then a smaller one before the end.
-
-    The last block ends in what follows the events, so it is made small: it is read piece by piece.
-    """
-    parts, size = [first], len(first)
-    for block in stream:
-        if size >= BLOCK_BYTES:
-            yield b"".join(parts)
-            parts, size = [], 0
-        parts.append(block)
-        size += len(block)
-    last = b"".join(parts)
-    cut = max(0, len(last) - PIECE_BYTES)
-    yield from (part for part in (last[:cut], last[cut:]) if part)
 
 
 def _json_object(text: bytes) -> dict[str, Any]:

@@ -36,7 +36,8 @@ class EventTables:
     """
 
     def __init__(self, sink: Sink, base_ns: int) -> None:
-        self._sink, self.n_events, self.n_gpu, self.n_accelerator = sink, 0, 0, 0
+        self._sink, self.base_ns = sink, base_ns
+        self.n_events = self.n_gpu = self.n_accelerator = 0
         self.last_ns: int | None = None
         self._is_old = self._is_memory = self._is_quoted = False
         self._processes: dict[int, dict[str, Any]] = {}
@@ -69,7 +70,39 @@ class EventTables:
         dropped = sum(n for _, n in rows)
         if dropped:
             self._note("n_large", dropped, None)
-        self.add(b",".join(json.dumps(row).encode() for row, _ in rows))
+        if not self.add(b",".join(json.dumps(row).encode() for row, _ in rows)):
+            self._sink.count_elements(len(rows))
+            self._sink.note(
+                "error", "lost_event", "damaged events were skipped",
+                count=len(rows), example=str(events[0])[:200], lost=True,
+            )  # fmt: skip
+
+    def totals(self) -> dict[str, Any]:
+        """What was counted and gathered over all blocks, for another EventTables to absorb."""
+        return {
+            "n_events": self.n_events,
+            "n_gpu": self.n_gpu,
+            "n_accelerator": self.n_accelerator,
+            "last_ns": self.last_ns,
+            "processes": list(self._processes.values()),
+            "threads": [[pid, tid, name] for (pid, tid), name in self._threads.items()],
+        }
+
+    def absorb(self, totals: dict[str, Any]) -> None:
+        """Add what another has read of the same recording, after what was read here."""
+        self.n_events += totals["n_events"]
+        self.n_gpu += totals["n_gpu"]
+        self.n_accelerator += totals["n_accelerator"]
+        if totals["last_ns"] is not None:
+            self.last_ns = max(self.last_ns or 0, totals["last_ns"])
+        for process in totals["processes"]:
+            self._name_process(**process)
+        for pid, tid, name in totals["threads"]:
+            self._threads[pid, tid] = name
+
+    def _name_process(self, pid: int, name: str | None, label: str | None) -> None:
+        row = self._processes.setdefault(pid, {"pid": pid, "name": None, "label": None})
+        row["name"], row["label"] = name or row["name"], label or row["label"]
 
     def close(self) -> None:
         """Write what was gathered over all blocks."""
@@ -123,8 +156,7 @@ class EventTables:
             if what == "thread_name":
                 self._threads[pid, tid] = name
             else:
-                row = self._processes.setdefault(pid, {"pid": pid, "name": None, "label": None})
-                row["name"], row["label"] = name or row["name"], label or row["label"]
+                self._name_process(pid, name, label)
         self.n_events += census["n_events"]
         self.n_gpu += census["n_gpu"]
         self.n_accelerator += census["n_accelerator"]

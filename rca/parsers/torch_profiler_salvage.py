@@ -161,6 +161,8 @@ def _int64(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    if value is None or isinstance(value, str):
-        return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()  # half a surrogate pair is no text
+    if value is None:
+        return None
     return json.dumps(value, separators=(",", ":"))
