@@ -39,20 +39,26 @@ class Half(NamedTuple):
 
 
 def place(path: Path, first: int) -> int | None:
-    """Where the second half may begin; None when one process is enough or all there is.
+    """Where the second half may begin; None when one process is enough, or all there is.
 
     Args:
         path: A file that is not compressed.
         first: Where its events begin.
     """
     size = path.stat().st_size
-    if size - first < MIN_BYTES or len(os.sched_getaffinity(0)) < 2 or not sys.executable:
+    if size - first < MIN_BYTES or not sys.executable or not has_idle_processor():
         return None
     with path.open("rb") as file:
         file.seek(first + int((size - first) * _FIRST_SHARE))
         start, text = file.tell(), file.read(_SEARCH_BYTES)
     found = SEPARATOR.search(text)
     return start + found.start() + 1 if found else None
+
+
+def has_idle_processor() -> bool:
+    """Whether a second process would have a processor: where there is none, it only costs."""
+    n_processors = len(os.sched_getaffinity(0))
+    return n_processors >= 2 and n_processors - os.getloadavg()[0] >= 1
 
 
 class SecondHalf:
