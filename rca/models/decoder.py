@@ -6,11 +6,14 @@ what a real one computes, step by step, with the same shapes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Tensor, nn
+
+FeedForward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -77,11 +80,17 @@ class Attention(nn.Module):
         return out
 
     def _store(self, pool: Tensor, rows: Tensor, slots: Tensor) -> None:
-        flat = pool.view(-1, self.config.head_dim)
-        flat.index_copy_(0, slots, rows.to(pool.dtype))
+        flat, rows = pool.view(-1, self.config.head_dim), rows.to(pool.dtype)
+        if pool.element_size() == 1:  # 8-bit floats are moved as bytes
+            flat, rows = flat.view(torch.uint8), rows.view(torch.uint8)
+        flat.index_copy_(0, slots, rows)
 
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
-        found = F.embedding(tables, pool).to(torch.float32)
+        if pool.element_size() == 1:
+            found = F.embedding(tables, pool.view(torch.uint8)).view(pool.dtype)
+        else:
+            found = F.embedding(tables, pool)
+        found = found.to(torch.float32)
         for _ in range(self.cast_copies):
             found = found.to(torch.float64).contiguous().to(torch.float32)
         return found.view(len(tables), 1, -1, self.config.head_dim)
@@ -96,6 +105,13 @@ class Attention(nn.Module):
         return mixed.reshape(-1, self.config.hidden)
 
 
+def feed_forward(
+    x: Tensor, up: Tensor, up_bias: Tensor, down: Tensor, down_bias: Tensor
+) -> Tensor:  # (rows, hidden)
+    """Widen, bend, narrow; a function of tensors only, so that it can be compiled."""
+    return F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias)
+
+
 class Block(nn.Module):
     """Attention, then a feed-forward layer, each added to what came in."""
 
@@ -107,10 +123,14 @@ class Block(nn.Module):
         self.up = nn.Linear(config.hidden, 4 * config.hidden)
         self.down = nn.Linear(4 * config.hidden, config.hidden)
         self.extra_copies = 0  # what an unfused path adds: a round trip each
+        self.compiled: FeedForward | None = None
 
     def forward(self, x: Tensor, step: StepInput) -> Tensor:  # (rows, hidden)
         """One layer."""
         x = x + self.attention(self.norm_1(x), step)
+        if self.compiled:
+            up, down = self.up, self.down
+            return x + self.compiled(self.norm_2(x), up.weight, up.bias, down.weight, down.bias)
         wide = F.gelu(self.up(self.norm_2(x)))
         for _ in range(self.extra_copies):
             wide = wide.clone().mul(1.0).add(0.0)
@@ -149,9 +169,12 @@ class Decoder(nn.Module):
                 block.attention.keys = torch.zeros(shape, dtype=dtype, device=device)
                 block.attention.values = torch.zeros(shape, dtype=dtype, device=device)
 
-    def set_slow_paths(self, *, cast_copies: int, extra_copies: int) -> None:
-        """Switch the detours that a bad build contains; 0 and 0 is the healthy model."""
+    def set_slow_paths(
+        self, *, cast_copies: int, extra_copies: int, compiled: FeedForward | None
+    ) -> None:
+        """Switch the detours that a bad build contains; nothing set is the healthy model."""
         for block in self.blocks:
             if isinstance(block, Block):
                 block.attention.cast_copies = cast_copies
                 block.extra_copies = extra_copies
+                block.compiled = compiled

@@ -40,6 +40,7 @@ FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy on
 _HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
 _LEAST_BUDGET_S = 1.0
 _SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
+_HALLMARK_MOVED = math.log(1.1)
 _COUNTED_RIVALS = 2
 
 
@@ -193,6 +194,8 @@ class _Trial:
         if is_still(self.observed):
             return Verdict("refuted", "nothing in the incident's figures moved by a fifth")
         verdict = self._rank(shown)
+        if lacking := _lacks_hallmark(self.fault, self.observed):
+            return Verdict("refuted", lacking)
         if verdict and not self._needs_counts():
             return verdict
         if self.untried:
@@ -271,10 +274,10 @@ class _Trial:
         nearest = [found.cause for found in rank(self.observed, shown)]
         known = {fault.cause: fault for fault in (self.fault, *self.rivals)}
         causes = [self.fault.cause, *(c for c in nearest if c != self.fault.cause)]
-        before = count(self.healthy, self.made, self.seed).per_token
+        before = count(self.healthy, self.made, self.seed).shown
         for cause in causes[: 1 + _COUNTED_RIVALS]:
             plan = known[cause].plan(self.healthy, 1.0, SECONDS)
-            ratios = log_ratios(count(plan, self.made, self.seed).per_token, before)
+            ratios = log_ratios(count(plan, self.made, self.seed).shown, before)
             for dose in DOSES:
                 shown[cause, dose] = shown[cause, dose] | ratios
             if cause == self.fault.cause:
@@ -283,9 +286,16 @@ class _Trial:
     def _rank(self, shown: Mapping[tuple[str, float], Figures]) -> Verdict | None:
         """Compare directions with the incident; None when the cause is clearly first."""
         ranks = rank(self.observed, shown)
+        lacking = {
+            rival.cause: reason
+            for rival in self.rivals
+            if (reason := _lacks_hallmark(rival, self.observed))
+        }
+        self.details["ruled_out"] = lacking
         self.details["ranks"] = [found.as_dict() for found in ranks]
         own = next(found for found in ranks if found.cause == self.fault.cause)
-        others = [found for found in ranks if found.cause != own.cause]
+        out = {own.cause, *lacking}
+        others = [found for found in ranks if found.cause not in out]
         if own.likeness < LEAST_LIKENESS:
             return Verdict(
                 "refuted",
@@ -384,6 +394,18 @@ def _mended_share(pairing: Pairing, figure: str) -> float:
     if fault is None or fix is None or fault.ratio <= 1:
         return 0.0
     return 1 - max(0.0, math.log(fix.ratio)) / math.log(fault.ratio)
+
+
+def _lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
+    """Why the incident cannot be of this cause; None when nothing speaks against it."""
+    figure = fault.hallmark
+    if figure is None or figure not in observed:
+        return None
+    moved = observed[figure] * fault.moves[figure]
+    if moved >= _HALLMARK_MOVED:
+        return None
+    way = "up" if fault.moves[figure] > 0 else "down"
+    return f"{fault.cause} drives {figure} {way}, and the incident does not show that"
 
 
 def _still_text(missing: Sequence[str]) -> str:

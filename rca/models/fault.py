@@ -29,7 +29,8 @@ class Fault:
     """What is known of one cause as an experiment.
 
     Attributes:
-        moves: counters that must go up (+1) or down (-1), whatever the machine does.
+        moves: counters that must go up (+1) or down (-1), whatever the machine does; the
+            first one is the hallmark.
         timing: latencies that must get worse.
         device: 'cpu' when it can be shown here; else what it would need, in words.
         growth: the effect builds up while it lasts, so dose means the end of the window.
@@ -53,6 +54,11 @@ class Fault:
     recovers: bool = False
     change: tuple[str, str, str, str] | None = None
     acceptable: tuple[str, ...] = ()
+
+    @property
+    def hallmark(self) -> str | None:
+        """The counter without whose move it cannot be this cause: the first of `moves`."""
+        return next(iter(self.moves), None)
 
     @property
     def reproducible(self) -> bool:

@@ -8,11 +8,11 @@ from rca.models.settings import MS, Plan
 
 def config_faults() -> tuple[Fault, ...]:
     """Arguments of the deployment that do not fit the traffic."""
-    return (*_capacity(), *_batching(), *_output(), *_absent())
+    return (*_capacity(), *_batching(), *_output(), *_compiler(), *_absent())
 
 
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
-    blocks = round(plan.args.num_gpu_blocks / (1 + 3.8 * dose))
+    blocks = round(plan.args.num_gpu_blocks / (1 + 4.8 * dose))
     return plan.with_args(num_gpu_blocks=max(44, blocks))
 
 
@@ -26,9 +26,9 @@ def _capacity() -> tuple[Fault, ...]:
             moves={"preemptions_per_request": 1, "kv_usage": 1},
             timing=("ttft_p50", "e2e_p50"),
             fix=Remedy(
-                "KV in half the bytes, so twice the blocks",
+                "KV as 8-bit floats, so four times the blocks",
                 "kv_cache_dtype",
-                lambda plan: plan.with_args(kv_cache_dtype="half"),
+                lambda plan: plan.with_args(kv_cache_dtype="fp8"),
             ),
         ),
         Fault(
@@ -69,7 +69,7 @@ def _batching() -> tuple[Fault, ...]:
             apply=lambda plan, dose, _s: plan.with_args(
                 max_num_batched_tokens=round(plan.args.max_num_batched_tokens * (1 + 5 * dose))
             ),
-            moves={"tokens_per_step_p99": 1},
+            moves={"tokens_per_step_max": 1},
             timing=("itl_p99",),
             fix=Remedy(
                 "one prompt gets at most 24 tokens a step",
@@ -86,7 +86,7 @@ def _batching() -> tuple[Fault, ...]:
                     4, round(plan.args.max_num_batched_tokens / (1 + 2 * dose))
                 )
             ),
-            moves={"tokens_per_step_p99": -1},
+            moves={"tokens_per_step_max": -1},
             timing=("ttft_p50",),
             fix=replicas(3),
         ),
@@ -137,10 +137,32 @@ def _output() -> tuple[Fault, ...]:
     )
 
 
+def _compiler() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "jit_recompile_storm",
+            "config",
+            "static_shapes",
+            apply=lambda plan, dose, _s: plan.with_build(static_shapes=round(8 * dose)),
+            timing=("itl_p99", "ttft_p99", "ttft_p50"),
+            fix=Remedy(
+                "the number of rows is marked dynamic",
+                "compile_dynamic",
+                lambda plan: plan.with_args(compile_dynamic=True),
+            ),
+            change=(
+                "config",
+                "deployment/llm-engine",
+                "--compile-mode=none",
+                "--compile-mode=static",
+            ),
+        ),
+    )
+
+
 def _absent() -> tuple[Fault, ...]:
     needs = {
         "cudagraph_not_covered": "needs CUDA graphs",
-        "jit_recompile_storm": "needs a compiler on the serving path",
         "cpu_limit_throttling": "needs a CPU quota that it may set",
         "thread_oversubscription": "needs more cores than it may assume, and the wall clock",
         "frontend_gil_bound": "needs the wall clock and several threads",

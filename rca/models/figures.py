@@ -45,11 +45,15 @@ FLOORS: dict[str, float] = {
     "gemm_rows_per_token": 0.0,
     "allocations_per_token": 0.0,
     "syncs_per_token": 0.5,
+    "ops_per_step": 0.0,
+    "allocations_per_step": 0.0,
+    "queue_with_free_seats": 0.05,  # share of time; the cap and the pool have room
     "tokens_per_step": 0.0,
-    "tokens_per_step_p99": 0.0,
+    "tokens_per_step_max": 0.0,
 }
 # A queue shorter than a tenth of a healthy first token is no queue.
 _QUEUE_FLOOR_SHARE = 0.1
+_POOL_FULL = 0.9
 LARGEST = math.log(10.0)
 
 Figures = dict[str, float]
@@ -88,6 +92,7 @@ class Recorder:
     _running: float = 0.0
     _waiting: float = 0.0
     _usage: float = 0.0
+    _held: float = 0.0
     _tokens: list[int] = field(default_factory=list)
     _memory: list[tuple[int, int]] = field(default_factory=list)
     _at_start: dict[str, float] = field(default_factory=dict)
@@ -104,6 +109,10 @@ class Recorder:
         if not self._at_start:
             self._at_start = _totals(engine)
         self._tokens.append(batch.tokens)
+        scheduler = engine.scheduler
+        has_seat = len(scheduler.running) < engine.plan.args.max_num_seqs
+        if scheduler.waiting and has_seat and scheduler.pool.usage < _POOL_FULL:
+            self._held += cost_ns
         self._weight_ns += cost_ns
         self._running += cost_ns * len(engine.scheduler.running)
         self._waiting += cost_ns * len(engine.scheduler.waiting)
@@ -144,10 +153,11 @@ class Recorder:
             "evictions_per_request": delta["evictions"] / requests,
             "full_collections_per_step": delta["collections"] / steps,
             "tokens_per_step": delta["tokens"] / steps,
-            "tokens_per_step_p99": percentile(self._tokens, 0.99),
+            "tokens_per_step_max": max(self._tokens, default=0),
             "running": self._running / weight,
             "waiting": self._waiting / weight,
             "kv_usage": self._usage / weight,
+            "queue_with_free_seats": self._held / weight,
         }
 
 

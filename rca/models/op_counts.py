@@ -75,9 +75,9 @@ def _run(engine: Engine, steps: int) -> None:
 
 
 class Counts(NamedTuple):
-    """Counts for each sampled token, and how often each operator ran."""
+    """Counts for each sampled token or step, and how often each operator ran."""
 
-    per_token: Figures
+    shown: Figures
     operators: Counter[str]
 
 
@@ -96,10 +96,12 @@ def count(plan: Plan, made: Runtime, seed: int, steps: int = 200) -> Counts:
         with counter:
             _run(engine, steps)
     tokens = max(1, seen.tokens)
-    per_token = {
+    shown = {
+        "ops_per_step": counter.operators.total() / steps,
+        "allocations_per_step": counter.allocations / steps,
         "ops_per_token": counter.operators.total() / tokens,
         "gemm_rows_per_token": counter.gemm_rows / tokens,
         "allocations_per_token": counter.allocations / tokens,
         "syncs_per_token": sum(counter.operators[name] for name in _SYNCS) / tokens,
     }
-    return Counts(per_token, counter.operators)
+    return Counts(shown, counter.operators)

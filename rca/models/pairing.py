@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rca.models.worker import Runtime
 
 PLACEBO_PAIRS = 3  # enough to see that it does not help
-MOST_PAIRS = 16
+MOST_PAIRS = 24
 PAIRS = 6  # six of six with one sign happens by chance once in 64 times, four of four in 16
 SHORTEST_S, LONGEST_S = 3.0, 6.0
 _RESERVE = 0.9  # of the time left is planned; the rest absorbs a busy machine

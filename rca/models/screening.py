@@ -17,7 +17,14 @@ DOSES = (0.5, 1.0, 2.0)
 SEEDS = (101, 102)
 SECONDS = 30.0
 OP_FIGURES = frozenset(
-    {"ops_per_token", "gemm_rows_per_token", "allocations_per_token", "syncs_per_token"}
+    {
+        "ops_per_token",
+        "ops_per_step",
+        "gemm_rows_per_token",
+        "allocations_per_token",
+        "allocations_per_step",
+        "syncs_per_token",
+    }
 )
 
 

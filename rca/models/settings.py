@@ -23,7 +23,7 @@ class EngineArgs:
     enable_chunked_prefill: bool = True
     num_gpu_blocks: int = 320
     block_size: int = 16
-    kv_cache_dtype: str = "auto"  # "half" stores KV in half the bytes: twice the blocks
+    kv_cache_dtype: str = "auto"  # "fp8" stores KV in a quarter of the bytes
     enable_prefix_caching: bool = True
     evict_unused_first: bool = False  # blocks that were never hit leave before the others
     pin_tokenizer_revision: bool = False
@@ -34,6 +34,7 @@ class EngineArgs:
     max_logprobs: int = 0
     attention_backend: str = "generic"  # "fused" has no detours through another dtype
     grammar_cache: bool = False  # a schema is compiled once
+    compile_dynamic: bool = False  # one compiled layer serves all row counts
     sampler_backend: str = "torch"  # "partial" takes the few best instead of sorting all
     detokenizer_window: int = 0  # tokens that are decoded again; 0: what the build does
     response_format: str = "json"  # "packed" writes numbers as bytes
@@ -50,7 +51,7 @@ class EngineArgs:
     @property
     def total_blocks(self) -> int:
         """KV blocks that fit in the pool's bytes."""
-        return self.num_gpu_blocks * (2 if self.kv_cache_dtype == "half" else 1)
+        return self.num_gpu_blocks * (4 if self.kv_cache_dtype == "fp8" else 1)
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,7 @@ class Build:
     extra_copies_per_layer: int = 0  # an unfused code path
     tokenizer_loads_per_request: float = 0.0
     grammar_states: int = 0  # states built for a request's schema
+    static_shapes: int = 0  # row counts that a compiled layer is compiled for, one by one
     ignores_aborts: bool = False  # answers go on when the client has gone
     start_up_ns: int = 0  # a new process is deaf so long
 

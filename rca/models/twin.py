@@ -40,6 +40,7 @@ class CostModel:
     log_line: int = 12 * MS
     collected_object: int = 300  # ns, one object in one full collection
     extra_copy: int = 650 * US
+    compilation: int = 700 * MS  # a layer for one more row count
     grammar_state: int = 70 * US
 
 
@@ -51,6 +52,7 @@ class TwinWorker:
         self.retained = 0.0
         self._steps = 0
         self._grammars = 0
+        self._shapes: set[int] = set()
         self._full_collections = 0
 
     def admit(self, request: Request) -> int:
@@ -93,10 +95,17 @@ class TwinWorker:
         total = 0.0
         if args.attention_backend != "fused":
             total += build.kv_copies_per_step * context * cost.context_copy_token
-        if args.kv_cache_dtype == "half":
+        if args.kv_cache_dtype == "fp8":
             total += 0.25 * context * cost.context_copy_token
         total += build.extra_copies_per_layer * cost.extra_copy
+        if batch.tokens not in self._shapes and len(self._shapes) < self._compilations_left():
+            self._shapes.add(batch.tokens)
+            total += cost.compilation
         return total + self._retain() + self._collect()
+
+    def _compilations_left(self) -> int:
+        limit = self.plan.build.static_shapes
+        return 0 if self.plan.args.compile_dynamic else limit
 
     def _retain(self) -> float:
         build, limit = self.plan.build, self.plan.args.processor_history_limit

@@ -11,23 +11,31 @@ import gc
 import os
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 
 import torch
 from torch import Tensor
 from torch.profiler import record_function
 
-from rca.models.decoder import Block, Decoder, DecoderConfig, StepInput
+from rca.models.decoder import (
+    Block,
+    Decoder,
+    DecoderConfig,
+    FeedForward,
+    StepInput,
+    feed_forward,
+)
 from rca.models.engine import StepResult
 from rca.models.frontend import Frontend
 from rca.models.gateway import Request
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import MS, Plan
 from rca.models.twin import TwinWorker
-from rca.models.workload import Arrival
+from rca.models.workload import VOCABULARY, Arrival
 
 STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
 _STEPS_A_TICK = 8
@@ -129,12 +137,14 @@ class TorchWorker:
 
     def __init__(self, plan: Plan, made: Runtime) -> None:
         self.plan, self.made = plan, made
-        dtype = torch.bfloat16 if plan.args.kv_cache_dtype == "half" else torch.float32
+        self._restore: Callable[[], None] = lambda: None
+        dtype = torch.float8_e4m3fn if plan.args.kv_cache_dtype == "fp8" else torch.float32
         made.model.new_pool(plan.args.total_blocks, dtype)
         fused = plan.args.attention_backend == "fused"
         made.model.set_slow_paths(
             cast_copies=0 if fused else plan.build.kv_copies_per_step,
             extra_copies=plan.build.extra_copies_per_layer,
+            compiled=self._compile() if plan.build.static_shapes else None,
         )
         self.frontend = Frontend(plan)
         self.annotate = False  # name each step for the profiler, as vLLM does
@@ -162,6 +172,7 @@ class TorchWorker:
     def __exit__(self, *_: object) -> None:
         self._objects = []
         self._history = []
+        self._restore()
         self.frontend.close()
 
     def admit(self, request: Request) -> int:
@@ -218,6 +229,39 @@ class TorchWorker:
         """Collections of this process since the worker began."""
         pairs = zip(_collections(), self._collections_before, strict=True)
         return [now - before for now, before in pairs]
+
+    def _compile(self) -> FeedForward:
+        """The feed-forward layer through the compiler, which costs what compiling costs."""
+        import torch._dynamo as dynamo
+
+        dynamo.reset()
+        # Our own limit below counts; the compiler's must not come first.
+        self._restore = _set_limit(dynamo.config, 1_000)
+        limit = self.plan.build.static_shapes
+        dynamic = self.plan.args.compile_dynamic
+        compiled = torch.compile(feed_forward, backend="eager", dynamic=dynamic)
+        known: set[int] = set()
+
+        def layer(x: Tensor, *tensors: Tensor) -> Tensor:
+            # Past the limit a compiler gives up and runs the layer as it is.
+            if not dynamic and len(x) not in known and len(known) > limit:
+                return feed_forward(x, *tensors)
+            known.add(len(x))
+            out: Tensor = compiled(x, *tensors)
+            return out
+
+        self._warm(layer, (VOCABULARY, 1) if dynamic else (VOCABULARY,))
+        return layer
+
+    @torch.inference_mode()
+    def _warm(self, layer: FeedForward, row_counts: Sequence[int]) -> None:
+        """Pay for the compiler's own start before anything is timed."""
+        block = self.made.model.blocks[0]
+        if isinstance(block, Block):
+            up, down = block.up, block.down
+            for rows in row_counts:
+                x = torch.zeros(rows, self.made.model.config.hidden, device=self.made.device)
+                layer(x, up.weight, up.bias, down.weight, down.bias)
 
     def follow_twin(self) -> None:
         """From now on the twin says how long a step takes, with as much kept as here."""
@@ -343,6 +387,14 @@ class TorchWorker:
         every = self.plan.build.collect_every_steps
         if self.plan.build.collected_objects and self._steps % every == 0:
             gc.collect()
+
+
+def _set_limit(config: ModuleType, limit: int) -> Callable[[], None]:
+    """Raise the compiler's limit, by its name in this torch; returns what undoes it."""
+    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
+    before = getattr(config, name)
+    setattr(config, name, limit)
+    return lambda: setattr(config, name, before)
 
 
 def _resident_bytes() -> int:
