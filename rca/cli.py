@@ -335,6 +335,37 @@ def _print_cause(found: dict[str, Any]) -> None:
         print(f"{fix['phase']:<10} {fix['action']}  Risk: {fix['risk']}.")
 
 
+@app.command("eval")
+def evaluate(
+    cases: Annotated[Path, typer.Argument(help="Folder of bundles, each with a truth.toml.")],
+    workers: Annotated[
+        int | None, typer.Option("--workers", help="Processes; one a core unless given.")
+    ] = None,
+    as_json: JsonOption = False,
+    quiet: QuietOption = False,
+) -> None:
+    """Score the diagnosis on labelled bundles: causes, windows, confidence, false alarms."""
+    from rca import evaluate as evaluating
+
+    with _progress(quiet or as_json) as (step, _):
+        found = evaluating.evaluate(
+            cases, workers=workers, progress=lambda name, done, n: step(f"{done}/{n} {name}")
+        )
+    if as_json:
+        _print_json(found)
+        return
+    for kind, row in found["scores"].items():
+        print(f"{kind}  n={row['n']}")
+        for name, value in row.items():
+            if isinstance(value, list):
+                print(f"  {name:<22} {value[0]:.3f}  [{value[1]:.3f}, {value[2]:.3f}]")
+            elif name != "n" and value is not None:
+                print(f"  {name:<22} {value:.3f}")
+    for row in found["outcomes"]:
+        if row["kind"] != "healthy" and not set(row["answers"][:1]) & set(row["right"]):
+            print(f"  missed {row['case']}: said {', '.join(row['answers'][:2]) or row['error']}")
+
+
 @contextmanager
 def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
     """Callbacks for stages and bytes; a bar on stderr when it is a terminal."""

@@ -26,7 +26,7 @@ KEPT_UNKNOWN = 20
 _RESAMPLES = 300
 _MIN_POINTS = 3
 _SHARE_FLOOR = 0.05
-_BLOCKS = 20
+_BLOCKS = 8
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def measure(signal: Signal, span: Span) -> Move | None:
 def strength(signal: Signal, reference: Points, observed: Points) -> float:
     """g = tanh(z / 4) × |Cliff's delta|, from -1 to 1; for rare events by their numbers alone.
 
-    Points are pooled into some twenty blocks of neighbours first: the question is whether the
+    Points are pooled into some eight blocks of neighbours first: the question is whether the
     level moved, and single requests overlap whatever the level does.
     """
     known = meanings().get(signal.role)

@@ -26,6 +26,7 @@ from rca.case import Case
 from rca.catalogue import Cause, load
 
 FLAT = 0.25
+_CHANGED_CLASSES = ("config", "code-regression")
 _ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _ENGINE_WORDS = re.compile(
     r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE
@@ -159,7 +160,8 @@ def score(
     numbers = settings()
     result = Scored(cause, 0.0)
     total, weights = 0.0, 1.0
-    for role, (sign, weight) in cause.expected.items():
+    for role, (sign, told) in cause.expected.items():
+        weight = told * numbers["generic_weight"] if role in numbers["generic"] else told
         seen = observed.get(role)
         if seen is None:
             if sign:
@@ -175,7 +177,12 @@ def score(
             result.contradicting.append(seen.id)
     result.change, fit = _best_change(cause, changes, half_life_s, slow)
     result.score = total / weights + numbers["change"] * fit
-    if not _has_required(cause, observed):
+    if changes and fit == 0 and cause.cls in _CHANGED_CLASSES:
+        result.score -= numbers["no_change"]
+    required = _required(cause, observed)
+    if required is None:
+        result.score *= numbers["undecided"]
+    elif not required:
         result.score = min(result.score, numbers["unknown_score"] * 0.8)
     return result
 
@@ -208,12 +215,14 @@ def _unexplained(role: str, seen: Observed, cause: Cause, numbers: dict[str, Any
     )
 
 
-def _has_required(cause: Cause, observed: dict[str, Observed]) -> bool:
-    for role in cause.requires:
-        sign, seen = cause.expected.get(role, (0, 0.0))[0], observed.get(role)
-        if sign and seen and sign * seen.strength >= FLAT:
-            return True
-    return False
+def _required(cause: Cause, observed: dict[str, Observed]) -> bool | None:
+    """Whether one of the required roles moved as said; None when no recording shows any of them."""
+    measured = [(r, observed[r]) for r in cause.requires if r in observed]
+    if not measured:
+        return None
+    return any(
+        cause.expected[r][0] * seen.strength >= FLAT for r, seen in measured if r in cause.expected
+    )
 
 
 def _changes(case: Case) -> list[Change]:

@@ -182,9 +182,14 @@ def _z(signal: Signal, reference: Values, values: Values, counts: Values) -> Val
     spread = 1.4826 * float(np.median(np.abs(base - centre)))
     floor = _LATENCY_FLOOR if meanings()[signal.role].unit == "s" else _LEVEL_FLOOR
     spread = max(spread, floor, 0.7 * float(np.std(base)))
-    if meanings()[signal.role].unit != "s":
-        return (_scaled(signal, values) - centre) / spread
-    chance = _LATENCY_CV / np.sqrt(np.maximum(counts, 1.0))
+    unit = meanings()[signal.role].unit
+    if unit == "s":
+        chance = _LATENCY_CV / np.sqrt(np.maximum(counts, 1.0))
+    elif unit == "ratio":
+        share = min(max(float(np.mean(base)), _LEVEL_FLOOR), 0.5)
+        chance = np.sqrt(share * (1 - share) / np.maximum(counts, 1.0))
+    else:
+        chance = np.zeros(len(values))
     return (_scaled(signal, values) - centre) / np.maximum(spread, chance)
 
 

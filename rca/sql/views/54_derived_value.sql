@@ -65,17 +65,51 @@ restart AS (
     )
     GROUP BY part, service, ts_ns
 ),
--- Arrivals in seconds; neighbouring seconds differ by their variance: 1 for Poisson traffic.
-per_second AS (
-    SELECT part, service, start_ns // 1000000000 AS second, count(*) AS n
+-- Arrivals in bins of two seconds against their mean over half a minute: their variance is their
+-- mean for Poisson traffic, and many times that for bursts.
+per_bin AS (
+    SELECT part, service, start_ns // 2000000000 AS slot, count(*) AS n
     FROM request
-    GROUP BY part, service, second
+    GROUP BY part, service, slot
+),
+every_bin AS (
+    SELECT b.part, b.service, b.slot, coalesce(p.n, 0) AS n
+    FROM (
+        SELECT part, service, unnest(generate_series(min(slot), max(slot))) AS slot
+        FROM per_bin
+        GROUP BY part, service
+        HAVING max(slot) - min(slot) < 100000
+    ) AS b
+    LEFT JOIN per_bin AS p ON p.part = b.part AND p.service = b.service AND p.slot = b.slot
 ),
 burst AS (
-    SELECT part, 'arrival_dispersion' AS role, service, second * 1000000000 AS ts_ns,
-        power(n - coalesce(lag(n) OVER w, n), 2) / 2.0 AS num, CAST(n AS DOUBLE) AS den
-    FROM per_second
-    WINDOW w AS (PARTITION BY part, service ORDER BY second)
+    SELECT part, 'arrival_dispersion' AS role, service, slot * 2000000000 AS ts_ns,
+        power(n - avg(n) OVER w, 2) AS num, avg(n) OVER w AS den
+    FROM every_bin
+    WINDOW w AS (
+        PARTITION BY part, service ORDER BY slot ROWS BETWEEN 8 PRECEDING AND 8 FOLLOWING)
+),
+-- Gaps between tokens that are far longer than the usual one: a stall of the whole batch.
+gap_bucket AS (
+    SELECT src.part, c.ts_ns, CAST(s.labels['le'] AS DOUBLE) AS bound, sum(c.delta) AS below
+    FROM counter_rate AS c
+    JOIN series AS s ON s.id = c.series_id
+    JOIN source AS src ON src.id = s.source_id
+    WHERE regexp_matches(s.name, '(vllm|sglang)[:_](inter_token_latency|time_per_output_token)_seconds_bucket$')
+        AND s.labels['le'] <> '+Inf'
+    GROUP BY src.part, c.ts_ns, bound
+),
+gap_mean AS (
+    SELECT part, service, ts_ns, num / den AS mean, den AS n
+    FROM role_value
+    WHERE role = 'itl' AND den > 0
+),
+stall AS (
+    SELECT m.part, 'itl_stalls' AS role, m.service, m.ts_ns,
+        greatest(any_value(m.n) - min(b.below), 0) AS num, any_value(m.n) AS den
+    FROM gap_mean AS m
+    JOIN gap_bucket AS b ON b.part = m.part AND b.ts_ns = m.ts_ns AND b.bound >= 4 * m.mean
+    GROUP BY m.part, m.service, m.ts_ns
 ),
 -- Share of the busiest tenant, by ten seconds.
 tenant AS (
@@ -96,6 +130,20 @@ long_prompt AS (
         CAST(input_tokens > 2 * (SELECT median(input_tokens) FROM request) AS INTEGER) AS num, 1.0 AS den
     FROM request
     WHERE input_tokens IS NOT NULL
+),
+-- Requests slower than nearly all of the baseline's: a slow few show here before any mean moves.
+usual AS (
+    SELECT quantile_cont(e2e_ns, 0.95) AS e2e_ns, quantile_cont(ttft_ns, 0.95) AS ttft_ns
+    FROM request
+    WHERE part = 'baseline'
+),
+slow_request AS (
+    SELECT r.part, 'slow_requests' AS role, r.service, r.start_ns AS ts_ns,
+        CAST(r.e2e_ns > u.e2e_ns OR coalesce(r.ttft_ns > u.ttft_ns, false) AS INTEGER) AS num,
+        1.0 AS den
+    FROM request AS r
+    CROSS JOIN usual AS u
+    WHERE u.e2e_ns IS NOT NULL
 ),
 engine_service AS (SELECT DISTINCT coalesce(service, '') AS service FROM engine_span),
 -- Calls of one service by another, as the caller sees them.
@@ -143,6 +191,8 @@ every AS (
     SELECT * FROM skew
     UNION ALL SELECT * FROM growth
     UNION ALL SELECT * FROM room
+    UNION ALL SELECT * FROM slow_request
+    UNION ALL SELECT * FROM stall
     UNION ALL SELECT * FROM slot
     UNION ALL SELECT * FROM spread
     UNION ALL SELECT * FROM restart
@@ -156,7 +206,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'restart', 'tokens_per_slot', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'itl_stalls', 'tokens_per_slot', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.
