@@ -14,6 +14,7 @@ import typer
 
 from rca import __version__
 from rca.errors import RcaError
+from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -116,6 +117,8 @@ def analyze(
         bool, typer.Option("--no-trial", help="Leave the experiment out.")
     ] = False,
     causes: CausesOption = None,
+    who: JudgeOption = Who.rules,
+    model: ModelOption = None,
     max_unpacked: Annotated[
         str,
         typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB."),
@@ -128,6 +131,7 @@ def analyze(
     from rca.quantity import parse_bytes, parse_seconds
 
     options = pipeline.Options(
+        judge=second_judge(who, model, causes),
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
@@ -139,6 +143,8 @@ def analyze(
     with case:
         pipeline.write(case, out)
         _show(case, as_json, quiet)
+        for line in unheard(case):
+            print(f"rca: {line}", file=sys.stderr)
 
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
@@ -201,17 +207,7 @@ def query(
     querying.run(case, sql, output.value, sys.stdout)
 
 
-@app.command()
-def judge(case: CaseArgument, causes: CausesOption = None, as_json: JsonOption = False) -> None:
-    """Judge a case again by the rules, with the evidence that it holds."""
-    from rca import pipeline
-    from rca.verdict_json import verdict
-
-    with pipeline.judge_again(case, causes) as judged:
-        if as_json:
-            _print_json(verdict(judged))
-        else:
-            _render(judged)
+app.command()(judge)
 
 
 @app.command()
@@ -363,7 +359,9 @@ def evaluate(
                 print(f"  {name:<22} {value:.3f}")
     for row in found["outcomes"]:
         if row["kind"] != "healthy" and not set(row["answers"][:1]) & set(row["right"]):
-            print(f"  missed {row['case']}: said {', '.join(row['answers'][:2]) or row['error']}")
+            print(
+                f"  missed {row['case']}: said {', '.join(row['answers'][:2]) or row['error']}"
+            )
 
 
 @contextmanager

@@ -88,7 +88,10 @@ def write_files(case: Case, out: Path) -> list[Path]:
 
 
 def _facts(case: Case, extra_causes: Path | None) -> _Facts | None:
-    rows = case.rows("SELECT cause, confidence FROM verdict WHERE status = 'diagnosed'")
+    # Proposals rest on the offline rules: no language model can bring one about or take it away.
+    rows = case.rows(
+        "SELECT cause, confidence FROM verdict WHERE status = 'diagnosed' AND judge = 'rules'"
+    )
     if not rows:
         return None
     cause, confidence = rows[-1]
@@ -279,7 +282,10 @@ def _speaks(fix: Fix, facts: _Facts, key: str, restores: bool) -> bool:
 
 def _for_unknown(case: Case) -> Iterator[Proposal]:
     """What to record next; nothing for a healthy case."""
-    if case.scalar("SELECT status FROM verdict ORDER BY rowid DESC LIMIT 1") != "unknown":
+    told = case.scalar(
+        "SELECT status FROM verdict WHERE judge = 'rules' ORDER BY rowid DESC LIMIT 1"
+    )
+    if told != "unknown":
         return
     for code, statement, record in case.rows(
         "SELECT code, statement, record FROM gap WHERE record IS NOT NULL"

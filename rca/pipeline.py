@@ -13,6 +13,7 @@ import polars as pl
 from rca import (
     __version__,
     attribution,
+    clock,
     evidence,
     fixes,
     gaps,
@@ -26,7 +27,7 @@ from rca.archive import DEFAULT_MAX_UNPACKED
 from rca.bundle import Bundle, find
 from rca.case import Case
 from rca.ingest import Progress, ingest
-from rca.judge import Judge, RulesJudge, record
+from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.trial import DEFAULT_BUDGET_S
 
 Step = Callable[[str], None]
@@ -38,7 +39,7 @@ class Options:
     """How to analyse.
 
     Attributes:
-        judge: Who gives the verdict; the offline rules unless given.
+        judge: Who judges beside the offline rules; nobody unless given.
         trial_budget_s: Wall time for the experiment, None for no experiment.
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
@@ -120,15 +121,41 @@ def sources(case: Case) -> list[dict[str, Any]]:
     return case.sql(f"SELECT {columns} FROM source ORDER BY id").to_dicts()
 
 
-def judge_again(path: Path, causes: Path | None) -> Case:
+def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> Case:
     """Rank and judge an existing case again, on the evidence that it holds."""
     case = Case.open(path)
     hypotheses.rank(case, causes)
     gaps.look(case)
-    case.clear(["verdict"])
-    record(case, RulesJudge().judge(case))
+    _judge(case, judge)
     fixes.propose(case, causes)
     return case
+
+
+def judge_requests(path: Path, causes: Path | None, judge: LlmJudge) -> list[dict[str, Any]]:
+    """The bodies of all calls that `judge_again` would make; the case stays as it is.
+
+    Raises:
+        JudgeError: There is nothing to judge, or it does not fit.
+    """
+    with Case.open(path) as case:
+        case.execute("BEGIN")
+        try:
+            hypotheses.rank(case, causes)
+            gaps.look(case)
+            return [r.body for r in judge.requests(case)]
+        finally:
+            case.execute("ROLLBACK")
+
+
+def _judge(case: Case, judge: Judge | None) -> None:
+    """Write the rules' verdict, and after it that of another judge; fixes rest on the former."""
+    case.clear(["verdict", "judge_opinion", "judge_panel", "judge_mask"])
+    rules = RulesJudge().judge(case)
+    record(case, rules)
+    if judge is not None:
+        second = judge.judge(case)
+        if second != rules:
+            record(case, second)
 
 
 def try_again(path: Path, cause: str | None, budget_s: float) -> Case:
@@ -145,6 +172,7 @@ def diagnose(
     """The stages after ingest, each reading and writing tables of the case."""
     step("window")
     roles.assign(case)
+    clock.align(case)
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
@@ -154,8 +182,7 @@ def diagnose(
     hypotheses.rank(case, options.causes)
     gaps.look(case)
     step("verdict")
-    case.clear(["verdict"])
-    record(case, (options.judge or RulesJudge()).judge(case))
+    _judge(case, options.judge)
     step("trial")
     trial.run(case, options.trial_budget_s)
     step("fixes")

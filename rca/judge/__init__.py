@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from rca.judge.llm import Ask, LlmJudge, outcome
 from rca.judge.protocol import Judge, Verdict, record
 from rca.judge.rules import RulesJudge
 
-__all__ = ["Judge", "RulesJudge", "Verdict", "record"]
+__all__ = ["Ask", "Judge", "LlmJudge", "RulesJudge", "Verdict", "outcome", "record"]
