@@ -163,6 +163,23 @@ def test_bad_rows_are_kept_marked(file: Path) -> None:
     assert case.scalar("SELECT status FROM source") == "salvaged"
 
 
+def test_numbers_that_do_not_fit_break_nothing(file: Path) -> None:
+    huge = 2**62
+    large = f"""UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET deviceId = {huge}, streamId = 5e300;
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES ({huge * 2 - 1}, 5, 0, 7, 6, NULL, 1);
+        INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (7, {huge}, 0, 7, 6, NULL, 1);
+        CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, smCount INTEGER);
+        INSERT INTO TARGET_INFO_GPU VALUES (1, 'H100', {huge}), ({huge}, 'odd', 1);"""
+    case = recordings.read(build(file, SESSION, KERNELS, large))
+    assert case.rows("SELECT device, flaw FROM gpu_op ORDER BY id") == [
+        (None, None),
+        (0, "absurd_duration"),
+    ]
+    assert case.rows("SELECT id, sm_count FROM device") == [(1, None)]
+    assert recordings.notes(case)["no_time"] == 1
+    assert case.scalar("SELECT busy_ns FROM gpu_breakdown WHERE device IS NULL") == 500
+
+
 def test_text_that_is_not_utf8_is_replaced(file: Path) -> None:
     broken = "UPDATE StringIds SET value = CAST(x'67ff6d' AS TEXT) WHERE id = 1;"
     assert (

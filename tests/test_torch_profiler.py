@@ -120,6 +120,25 @@ def test_numbers_that_do_not_fit_become_null(tmp_path: Path) -> None:
     assert recordings.notes(case) == {"large_number": 1}
 
 
+def test_numbers_that_are_absurd_break_nothing(tmp_path: Path) -> None:
+    head = (
+        '"baseTimeNanoseconds": 9999999999999999999, "distributedInfo": {"rank": 99999999999},'
+        '"deviceProperties": [{"id": 4294967296}, {"id": 1, "numSms": 1e300, "name": 7}]'
+    )
+    odd = ["9" * 30, "-9223372036854775.808", "9223372036854775.807", "1e400", '"x"', "-1"]
+    times = [event(f"t{i}", t, "1", "kernel") for i, t in enumerate(odd)]
+    durations = [event(f"d{i}", "7", t, "kernel", device=2**40) for i, t in enumerate(odd)]
+    case = read(tmp_path, trace(*times, *durations, head=head))
+    assert gpu(case, "name")[0] == ("t5",)
+    assert case.rows("SELECT count(*), count(device) FROM gpu_op WHERE name LIKE 'd%'") == [
+        (6, 6)
+    ]
+    assert case.rows("SELECT id, sm_count, name FROM device") == [(1, None, None)]
+    assert case.rows("SELECT rank, base_ns FROM source") == [(None, None)]
+    assert case.scalar("SELECT busy_ns FROM gpu_breakdown WHERE device IS NULL") == 1000
+    assert recordings.notes(case)["no_time"] == 5
+
+
 def test_what_is_no_gpu_work_is_not_taken_for_it(tmp_path: Path) -> None:
     case = read(tmp_path, trace(
         event("triton_op", "1", "2", stream=7, grid="grid(4,)"),

@@ -183,7 +183,7 @@ def test_corrupted_anywhere(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_blocks")
 def test_corrupted_anywhere_in_small_blocks(tmp_path: Path) -> None:
-    _corrupted(tmp_path, 12, 5)
+    _corrupted(tmp_path, 8, 5)
 
 
 @pytest.mark.slow

@@ -144,7 +144,7 @@ class _Export:
                 table, "value", "WHERE name = 'EXPORT_PRODUCT_VERSION'"
             )
         stored = self._value("TARGET_INFO_SESSION_START_TIME", "utcEpochNs")
-        base_ns: int | None = int(stored) if str(stored).isdigit() else None
+        base_ns = int(stored) if re.fullmatch(r"[1-3]?\d{1,18}", str(stored)) else None
         if self._some_ns() >= _YEAR_2001_NS:
             self._sink.note(
                 "info", "normalised_time", "exported with --ts-normalize: times are UTC already"
@@ -183,6 +183,7 @@ class _Export:
             for rows in map(decoded, batches(self._file, query)):
                 named = rows.sort("priority") if "priority" in rows.columns else rows
                 named = named.drop_nulls(key).unique(key, keep="last", maintain_order=True)
+                named = named.rename({"number": "id"}, strict=False)
                 self._sink.insert(selection.target, named.drop("priority", strict=False))
 
     def _domains(self) -> dict[str, str]:

@@ -13,6 +13,8 @@ from rca.parsers.format import Sink
 
 BATCH_ROWS = 131_072
 WEEK_NS = 604_800_000_000_000
+YEAR_2096_NS = 4_000_000_000_000_000_000
+_NARROW = ("device", "registers", "sm_count", "number")  # columns of 32 bits in the case
 
 
 def immutable_uri(file: Path) -> str:
@@ -36,9 +38,9 @@ def batches(file: Path, query: str) -> Iterator[Any]:
 def decoded(batch: Any) -> pl.DataFrame:
     """A batch with its bytes as text: what is not UTF-8 is replaced, what is empty is NULL."""
     rows = pl.DataFrame(pl.from_arrow(batch))
-    return rows.with_columns(
-        _text(rows[name]) for name, kind in rows.schema.items() if kind == pl.Binary
-    )
+    texts = [_text(rows[name]) for name, kind in rows.schema.items() if kind == pl.Binary]
+    narrow = [pl.col(c).cast(pl.Int32, strict=False) for c in _NARROW if c in rows.columns]
+    return rows.with_columns(*texts, *narrow)
 
 
 def _text(data: pl.Series) -> pl.Series:
@@ -79,11 +81,11 @@ class RowWriter:
         return n
 
     def _memory(self, rows: pl.DataFrame) -> pl.DataFrame:
-        rows = rows.drop_nulls(["ts_ns", "delta_bytes"])
+        rows = rows.filter(_is_time("ts_ns")).drop_nulls("delta_bytes")
         return rows.with_columns(pl.col("device").fill_null(-1))
 
     def _operations(self, rows: pl.DataFrame, target: str) -> pl.DataFrame:
-        rows = rows.drop_nulls("start_ns")
+        rows = rows.filter(_is_time("start_ns"))
         first = self._next_id[target]
         self._next_id[target] += rows.height
         rows = rows.with_columns(
@@ -104,6 +106,11 @@ class RowWriter:
                 "durations that are missing, negative or absurd; no sum counts them",
                 count=flawed.height, example=f"{flawed['name'][0]}: {flaw[0]}",
             )  # fmt: skip
+
+
+def _is_time(column: str) -> pl.Expr:
+    """Whether it is a time at all; beyond the year 2096 sums of times would leave 64 bits."""
+    return pl.col(column).is_between(-YEAR_2096_NS, YEAR_2096_NS).fill_null(False)
 
 
 def flaw_of(dur_ns: pl.Expr) -> pl.Expr:

@@ -181,13 +181,13 @@ SELECTIONS = (
 
 NAMES = (  # what is read, and the columns of which one row is kept
     (Selection("TARGET_INFO_GPU", "device", (
-        _int("id", "id"), Column("name", _TEXT, ((("name",), "t.name"),)),
+        _int("number", "id"), Column("name", _TEXT, ((("name",), "t.name"),)),
         _int("memory_bytes", "totalMemory"), _int("sm_count", "smCount"),
         _int("memory_bandwidth", "memoryBandwidth"),
         Column("compute_capability", _TEXT, (
             (("computeMajor", "computeMinor"), "t.computeMajor || '.' || t.computeMinor"),
         )),
-    )), ("id",)),
+    )), ("number",)),
     (Selection("PROCESSES", "process", (
         _int("pid", "pid"), Column("name", _TEXT, ((("name",), "t.name"),)),
     )), ("pid",)),

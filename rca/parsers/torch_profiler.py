@@ -19,6 +19,7 @@ from rca.parsers.torch_profiler_reader import Reader
 MAX_HEAD_BYTES = 268_435_456
 TAIL_BYTES = 4_194_304
 _YEAR_2001_NS = 1_000_000_000_000_000_000
+_YEAR_2096_NS = 4_000_000_000_000_000_000
 _BOM = b"\xef\xbb\xbf"
 _EVENTS = re.compile(rb'"traceEvents"\s*:\s*\[')
 _BASE = re.compile(rb'"baseTimeNanoseconds"\s*:\s*"?(\d{1,19})')
@@ -129,7 +130,7 @@ def _is_compressed(path: Path) -> bool:
 def _find_base(path: Path, head: bytes) -> int | None:
     """What times count from; many writers put it after the events, so the end is looked at first."""
     if found := _BASE.search(head):
-        return int(found[1])
+        return _plausible(int(found[1]))
     end = b""
     if not _is_compressed(path) and path.stat().st_size > TAIL_BYTES:
         with path.open("rb") as file:
@@ -139,7 +140,11 @@ def _find_base(path: Path, head: bytes) -> int | None:
         for block in Blocks(path, READ_BYTES):
             end = (end + block)[-TAIL_BYTES:]
     matches = _BASE.findall(end)
-    return int(matches[-1]) if matches else None
+    return _plausible(int(matches[-1])) if matches else None
+
+
+def _plausible(base_ns: int) -> int | None:
+    return base_ns if base_ns < _YEAR_2096_NS else None
 
 
 def _json_object(text: bytes) -> dict[str, Any]:
@@ -184,7 +189,7 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": _number(device.get("id")),
         "name": name if isinstance(name, str) and name else None,
-        "memory_bytes": _number(device.get("totalGlobalMem")),
+        "memory_bytes": _number(device.get("totalGlobalMem"), 63),
         "sm_count": _number(device.get("numSms")),
         "compute_capability": f"{major}.{minor}"
         if major is not None and minor is not None
@@ -192,14 +197,12 @@ def _device(device: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _number(value: Any) -> int | None:
-    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
-        return int(value)
-    return (
-        value
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
-        else None
-    )
+def _number(value: Any, bits: int = 31) -> int | None:
+    """A whole number that fits, also when it is written as text; else None."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,19}", value):
+        value = int(value)
+    fits = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**bits
+    return value if fits else None
 
 
 def _note_content(sink: Sink, tables: EventTables, base_ns: int | None) -> None:

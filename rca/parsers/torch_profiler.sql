@@ -77,8 +77,10 @@ CREATE MACRO block(file) AS TABLE
 CREATE MACRO timed(file) AS TABLE
     SELECT b.i, b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args,
         c.target, c.kind,
-        CASE WHEN abs(to_ns(b.ts)) < 4000000000000000000 THEN to_ns(b.ts) END AS ts_ns,
-        CASE WHEN abs(to_ns(b.dur)) < 7450000000000000000 THEN to_ns(b.dur) END AS dur_ns,
+        CASE WHEN to_ns(b.ts) BETWEEN -4000000000000000000 AND 4000000000000000000
+            THEN to_ns(b.ts) END AS ts_ns,
+        CASE WHEN to_ns(b.dur) BETWEEN -7450000000000000000 AND 7450000000000000000
+            THEN to_ns(b.dur) END AS dur_ns,
         coalesce(NOT getvariable('is_quoted') AND (is_rough(b.ts) OR is_rough(b.dur)), false)
             AS is_rough
     FROM block(file) AS b
