@@ -16,21 +16,25 @@ from rca.models.reproduce import reproduce
 
 ROOT = Path(__file__).resolve().parent.parent / "sample_traces"
 LARGEST_BYTES = 2_000_000
+# Cause, seed, dose.
 SAMPLES = {
-    "01_logits_processor_leak": ("logits_processor_leak", 11),
-    "02_kv_pool_too_small": ("kv_pool_too_small", 24),
-    "03_batch_window_mismatch": ("batch_window_mismatch", 37),
-    "04_healthy": ("healthy", 52),
+    "01_logits_processor_leak": ("logits_processor_leak", 11, 1.0),
+    "02_kv_pool_too_small": ("kv_pool_too_small", 24, 1.5),
+    "03_batch_window_mismatch": ("batch_window_mismatch", 37, 1.0),
+    "04_healthy": ("healthy", 52, 1.0),
 }
 
 
 def main(names: list[str]) -> int:
     """Make the named samples; returns the exit status."""
     for name in names or list(SAMPLES):
-        cause, seed = SAMPLES[name]
+        cause, seed, dose = SAMPLES[name]
         folder = ROOT / name
+        fresh = ROOT / f".{name}"  # the old one stays until the new one is complete
+        shutil.rmtree(fresh, ignore_errors=True)
+        reproduce(cause, fresh, seed=seed, dose=dose, progress=lambda line: print(f"  {line}"))
         shutil.rmtree(folder, ignore_errors=True)
-        reproduce(cause, folder, seed=seed, progress=lambda line: print(f"  {line}"))
+        fresh.rename(folder)
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
         print(f"{name}: {size:,} bytes")
         if size > LARGEST_BYTES:

@@ -80,17 +80,11 @@ class Attention(nn.Module):
         return out
 
     def _store(self, pool: Tensor, rows: Tensor, slots: Tensor) -> None:
-        flat, rows = pool.view(-1, self.config.head_dim), rows.to(pool.dtype)
-        if pool.element_size() == 1:  # 8-bit floats are moved as bytes
-            flat, rows = flat.view(torch.uint8), rows.view(torch.uint8)
-        flat.index_copy_(0, slots, rows)
+        flat = pool.view(-1, self.config.head_dim)
+        flat.index_copy_(0, slots, rows.to(pool.dtype))
 
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
-        if pool.element_size() == 1:
-            found = F.embedding(tables, pool.view(torch.uint8)).view(pool.dtype)
-        else:
-            found = F.embedding(tables, pool)
-        found = found.to(torch.float32)
+        found = F.embedding(tables, pool).to(torch.float32)
         for _ in range(self.cast_copies):
             found = found.to(torch.float64).contiguous().to(torch.float32)
         return found.view(len(tables), 1, -1, self.config.head_dim)

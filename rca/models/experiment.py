@@ -380,13 +380,22 @@ class _Trial:
             )
         share = min(_mended_share(pairing, figure) for figure in slow)
         if share >= _HALF_MENDED:
-            return Verdict("partial_fix", f"the fix takes {share:.0%} of the effect away")
+            noisy = all(_may_be_mended(pairing, figure) for figure in slow)
+            doubt = "; whether that is all of it, the noise does not show" if noisy else ""
+            return Verdict(
+                "partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}"
+            )
         return Verdict("mechanism_only", "reproduced, but the fix does not mend it")
 
 
 def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
     effect = pairing.effect(arm, figure)
     return effect is not None and effect.high < FIXED_BELOW
+
+
+def _may_be_mended(pairing: Pairing, figure: str) -> bool:
+    effect = pairing.effect("fix", figure)
+    return effect is not None and effect.low <= 1.0
 
 
 def _mended_share(pairing: Pairing, figure: str) -> float:
