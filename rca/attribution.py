@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -34,6 +34,8 @@ class _Sides:
     before: str
     inside: str
     name: str
+    n_before: int = 0
+    n_inside: int = 0
 
     def of_requests(self) -> tuple[str, str]:
         return self.before.replace("ts_ns", "start_ns"), self.inside.replace(
@@ -94,7 +96,7 @@ def _sides(case: Case) -> _Sides | None:
             case.scalar(f"SELECT count(*) FROM request WHERE {w}") for w in sides.of_requests()
         ]
         if min(counts) >= _FEWEST_REQUESTS:
-            return sides
+            return replace(sides, n_before=counts[0], n_inside=counts[1])
     return None
 
 

@@ -26,6 +26,12 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
     "alert": ("start_ns", "coalesce(end_ns, start_ns)"),
     "change": ("ts_ns", "ts_ns"),
 }
+_RESULTS = frozenset(
+    {
+        "incident_window", "evidence", "pattern", "hypothesis", "suspect", "attribution", "verdict",
+        "fix", "trial", "trial_arm", "gap", "provenance",
+    }
+)  # fmt: skip
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
 
 
@@ -38,10 +44,16 @@ def sql_files(folder: str) -> list[tuple[str, str]]:
 
 
 class Case:
-    """A case file. Use `Case.create`, `Case.open`, and `with`."""
+    """A case file. Use `Case.create`, `Case.open`, and `with`.
+
+    Attributes:
+        path: The file, None for a case in memory.
+        generation: Grows whenever recorded tables may have changed, never with result tables.
+    """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._con, self.path = con, path
+        self.generation = 0
 
     @classmethod
     def create(cls, path: Path | None = None) -> Self:
@@ -146,6 +158,7 @@ class Case:
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement that returns nothing."""
+        self.generation += 1
         self.rows(statement, parameters)
 
     def lock(self) -> None:
@@ -171,9 +184,11 @@ class Case:
         """Empty result tables before they are written again."""
         for table in tables:
             self._con.execute(f"DELETE FROM {_name(table)}")
+            self.generation += table not in _RESULTS
 
     def insert(self, table: str, rows: Rows, **constants: Any) -> int:
         """Append rows, columns matched by name; `constants` are further columns. Returns how many."""
+        self.generation += table not in _RESULTS
         if isinstance(rows, Path):
             source, columns = (
                 "read_parquet($file)",

@@ -115,7 +115,7 @@ def _iou(truth: dict[str, Any], incident: dict[str, Any]) -> float | None:
         return 0.0
     both = min(end, incident["end_ns"]) - max(start, incident["start_ns"])
     either = max(end, incident["end_ns"]) - min(start, incident["start_ns"])
-    return max(both, 0) / either
+    return float(max(both, 0) / either)
 
 
 def wilson(hits: int, n: int) -> list[float]:

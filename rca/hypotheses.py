@@ -103,7 +103,7 @@ def rank(case: Case, extra_causes: Path | None = None) -> None:
 def _record_guard(case: Case, best: Scored, observed: dict[str, Observed]) -> None:
     """Whether the best cause may carry a rollback: fit well, and the strongest moves explained."""
     passed = best.score >= settings()["guard_score"] and explains_strongest(best, observed)
-    case.execute("DELETE FROM provenance WHERE key = 'guard'")
+    case.rows("DELETE FROM provenance WHERE key = 'guard'")
     row = {"key": "guard", "value": "passed" if passed else "not passed"}
     case.insert("provenance", pl.DataFrame([row]))
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -145,8 +146,23 @@ def meanings() -> dict[str, Meaning]:
 _SPAN_ROLES = "('span_time', 'span_self', 'call_gap', 'span_errors')"
 
 
+_loaded: WeakKeyDictionary[Case, tuple[int, list[Signal]]] = WeakKeyDictionary()
+
+
 def load(case: Case, *, spans: bool = False) -> list[Signal]:
-    """All signals in a stable order; groups of spans instead when `spans` is true."""
+    """All signals in a stable order; groups of spans instead when `spans` is true.
+
+    Read once for several stages, and again when a recorded table has changed.
+    """
+    if spans:
+        return _read(case, spans=True)
+    known = _loaded.get(case)
+    if known is None or known[0] != case.generation:
+        known = _loaded[case] = (case.generation, _read(case, spans=False))
+    return known[1]
+
+
+def _read(case: Case, *, spans: bool) -> list[Signal]:
     wanted = f"role {'IN' if spans else 'NOT IN'} {_SPAN_ROLES}"
     rows = case.sql(
         f"""
