@@ -14,6 +14,7 @@ from rca import (
     __version__,
     attribution,
     clock,
+    derived,
     evidence,
     fixes,
     gaps,
@@ -173,6 +174,7 @@ def diagnose(
     step("window")
     roles.assign(case)
     clock.align(case)
+    derived.derive(case)
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
