@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 
@@ -47,6 +48,7 @@ def test_a_wrong_hypothesis_is_refuted(truth: str, claim: str) -> None:
     found = run(claim, observed=_observed(truth), rivals=[truth, *RIVALS], budget_s=60.0)
     _refused(found)
     assert found.details["ranks"]
+    json.dumps(found.details, allow_nan=False)
 
 
 @pytest.mark.parametrize("cause", ["overload", "kv_pool_too_small", "logits_processor_leak"])
@@ -54,6 +56,12 @@ def test_no_incident_validates_nothing(cause: str) -> None:
     calm = log_ratios(run_twin(Plan(), 77, 60.0), run_twin(Plan(), 77, 60.0))
     assert is_still(calm)
     _refused(run(cause, observed=calm, rivals=RIVALS, budget_s=60.0))
+
+
+def test_unknown_figures_and_wild_values_do_no_harm() -> None:
+    observed = _observed("kv_pool_too_small") | {"nonsense": 9.0, "ttft_p50": math.inf}
+    observed["queue_mean"] = 99.0
+    _refused(run("overload", observed=observed, rivals=["kv_pool_too_small"], budget_s=60.0))
 
 
 def test_what_cannot_run_is_not_run() -> None:
@@ -120,6 +128,7 @@ def test_a_right_hypothesis_holds_within_the_budget(cause: str) -> None:
     assert found.pairs == pairing.PAIRS
     arms = {row.arm for row in found.arms if row.engine == "torch"}
     assert arms == {"healthy", "control", "fault", "fix", "placebo"}
+    json.dumps(found.details, allow_nan=False)
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from rca.errors import CauseError, MissingExtra
 from rca.models.fault import Fault
 from rca.models.faults import PLACEBO, find
-from rca.models.figures import Figures, log_ratios
+from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, Rank, is_still, rank
 from rca.models.reproduce import torch_runtime
@@ -95,7 +95,8 @@ def run(
         cause: an id of the catalogue, or an alias.
         settings: what is known of the incident's healthy traffic.
         observed: the incident's figures against its healthy ones, as
-            `figures.log_ratios` gives them; any subset of `figures.FLOORS`.
+            `figures.log_ratios` gives them; any subset of `figures.FLOORS`. Other keys
+            are left out, and values are clipped at a factor of 10.
         rivals: other causes that could explain the incident.
         budget_s: wall time that it may take, torch's import included.
         seed: of traffic, order of arms and bootstrap.
@@ -123,7 +124,11 @@ class _Trial:
     ) -> None:
         self.began = time.monotonic()
         self.fault, self.budget_s, self.seed = fault, budget_s, 0
-        self.observed = {k: v for k, v in observed.items() if math.isfinite(v)}
+        self.observed = {
+            figure: min(max(value, -LARGEST), LARGEST)
+            for figure, value in observed.items()
+            if figure in FLOORS and math.isfinite(value)
+        }
         self.healthy = (settings or WorkloadSettings()).apply(Plan())
         self.say: Progress = lambda _line: None
         self.left_out: list[str] = []
@@ -339,7 +344,8 @@ class _Trial:
     def _describe(self, pairing: Pairing) -> None:
         timing = self.fault.timing
         self.details["seconds_a_run"] = pairing.seconds
-        self.details["noise"] = {figure: pairing.noise(figure) for figure in timing}
+        noise = {figure: pairing.noise(figure) for figure in timing}
+        self.details["noise"] = {k: v for k, v in noise.items() if math.isfinite(v)}
         effects: dict[str, dict[str, object]] = {}
         for arm in sorted(pairing.runs):
             found = {figure: pairing.effect(arm, figure) for figure in timing}

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PLACEBO_PAIRS = 3  # enough to see that it does not help
 MOST_PAIRS = 24
 PAIRS = 6  # six of six with one sign happens by chance once in 64 times, four of four in 16
-SHORTEST_S, LONGEST_S = 3.0, 6.0
+SHORTEST_S, LONGEST_S = 2.0, 6.0
 _RESERVE = 0.9  # of the time left is planned; the rest absorbs a busy machine
 
 ArmPlan = Callable[[float], Plan]  # seconds of the run → its plan
@@ -53,10 +53,12 @@ class Pairing:
         for pair in range(PAIRS):
             arms = self._arms_of(pair)
             length_s = self._length_s(left_s() / (PAIRS - pair), len(self.arms), cost)
-            if length_s < SHORTEST_S:
+            # A busy machine may get calmer: stop only when not even this pair fits.
+            length_s = max(SHORTEST_S, length_s)
+            if length_s * len(arms) * cost > left_s():
                 return pair
             spent = self._pair(pair, arms, length_s)
-            cost = max(spent, 0.5 * (cost + spent))
+            cost = 0.5 * (cost + spent)
         for pair in range(PAIRS, MOST_PAIRS):
             arms = [arm for arm in ("healthy", "control", "fix") if arm in self.arms]
             length_s = self._length_s(left_s(), len(arms), cost)
