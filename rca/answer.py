@@ -121,6 +121,25 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class Juror:
+    """One row of the table `judge_panel`: what a language model said beside the rules."""
+
+    model: str
+    samples: int
+    scored: int
+    cause: str | None
+    class_: str | None
+    agreement: float | None
+    agrees: bool | None
+    dissent: float | None
+    rules_confidence: float
+    tokens: int
+    cost: float | None
+    dropped: int
+    note: str | None
+
+
+@dataclass(frozen=True)
 class Fix:
     """One row of the table `fix`, without the contents of its files."""
 
@@ -189,6 +208,7 @@ class Answer:
     trial: Trial
     gaps: list[Gap]
     changes: dict[str, Change]
+    jurors: list[Juror]
     provenance: dict[str, str]
 
     @property
@@ -236,6 +256,7 @@ def read(case: Case) -> Answer:
         trial=trials[0] if trials else Trial(),
         gaps=_records(case, Gap, "gap", "ORDER BY rowid"),
         changes={c.id: c for c in _changes(case)},
+        jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
     )
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +13,7 @@ import typer
 from rca import __version__
 from rca.errors import RcaError
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
+from rca.progress import progress_bar
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -136,7 +135,7 @@ def analyze(
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
     )
-    with _progress(quiet or as_json) as (step, progress):
+    with progress_bar(quiet or as_json) as (step, progress):
         case = pipeline.analyze(
             bundle, baseline, out / "case.duckdb", options, step=step, progress=progress
         )
@@ -177,7 +176,7 @@ def ingest(
     """Read recordings into a case, without diagnosing them."""
     from rca import pipeline
 
-    with _progress(quiet or as_json) as (_, progress):
+    with progress_bar(quiet or as_json) as (_, progress):
         case = pipeline.read(paths, baseline, out, progress=progress)
     with case:
         sources = pipeline.sources(case)
@@ -292,7 +291,7 @@ def reproduce(
     """Make a bundle of an incident: a small inference service with the fault switched on."""
     from rca.models.reproduce import reproduce as make
 
-    with _progress(quiet) as (step, _):
+    with progress_bar(quiet) as (step, _):
         made = make(cause, out, engine=engine.value, seed=seed, dose=dose, progress=step)
     print(made)
 
@@ -343,7 +342,7 @@ def evaluate(
     """Score the diagnosis on labelled bundles: causes, windows, confidence, false alarms."""
     from rca import evaluate as evaluating
 
-    with _progress(quiet or as_json) as (step, _):
+    with progress_bar(quiet or as_json) as (step, _):
         found = evaluating.evaluate(
             cases, workers=workers, progress=lambda name, done, n: step(f"{done}/{n} {name}")
         )
@@ -362,46 +361,6 @@ def evaluate(
             print(
                 f"  missed {row['case']}: said {', '.join(row['answers'][:2]) or row['error']}"
             )
-
-
-@contextmanager
-def _progress(silent: bool) -> Iterator[tuple[Any, Any]]:
-    """Callbacks for stages and bytes; a bar on stderr when it is a terminal."""
-    if silent or not sys.stderr.isatty():
-        yield (lambda _: None), None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TransferSpeedColumn,
-    )
-
-    from rca.plain import printable
-
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TransferSpeedColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("starting", total=None)
-
-        def step(name: str) -> None:
-            bar.update(task, description=printable(name, 60))
-
-        def progress(name: str, done: int, total: int) -> None:
-            bar.update(
-                task,
-                description=printable(Path(name).name or "ingest", 40),
-                completed=done,
-                total=total or None,
-            )
-
-        yield step, progress
 
 
 def _print_json(value: Any) -> None:

@@ -53,6 +53,8 @@ def _rows(case: Case, answer: Answer) -> Iterator[Row]:
         answer.verdict.status, _unknown
     )
     yield from tell(case, answer)
+    for position, said in enumerate(answer.jurors):
+        yield "JUDGE" if position == 0 else "", wording.juror(said, answer), "bold"
     yield from _missing(answer)
     if answer.trial.status != "not_run" or answer.verdict.status == "diagnosed":
         yield "TRIAL", _trial(answer), "bold"

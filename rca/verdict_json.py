@@ -37,7 +37,11 @@ def verdict(case: Case) -> dict[str, Any]:
         "fixes": [_fix(answer, i) for i in range(len(answer.fixes))],
         "trial": _trial(answer),
         "gaps": [vars(g) for g in answer.gaps],
-        "provenance": {**answer.provenance, "sources": _sources(case)},
+        "provenance": {
+            **answer.provenance,
+            "judges": [_juror(answer, i) for i in range(len(answer.jurors))],
+            "sources": _sources(case),
+        },
     }
     cleaned: dict[str, Any] = finite(document)
     return cleaned
@@ -53,6 +57,13 @@ def _verdict(answer: Answer) -> dict[str, Any]:
         "reason": said.reason,
         "judge": said.judge,
     }
+
+
+def _juror(answer: Answer, index: int) -> dict[str, Any]:
+    row = dict(vars(answer.jurors[index]))
+    row["class"] = row.pop("class_")
+    keys = ("model", "samples", "scored", "cause", "class", "agreement", "agrees", "dissent")
+    return {key: row[key] for key in (*keys, "rules_confidence", "note")}
 
 
 def _hypothesis(answer: Answer, index: int) -> dict[str, Any]:

@@ -11,8 +11,8 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from rca.answer import Answer, Evidence, Fix, Hypothesis, Window
-from rca.plain import duration, factor, moment, number, percent, printable, quantity
+from rca.answer import Answer, Evidence, Fix, Hypothesis, Juror, Window
+from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
 
 HEADLINES = {
     "diagnosed": "cause found",
@@ -145,6 +145,22 @@ def missing(hypothesis: Hypothesis | None) -> str | None:
         for m in (hypothesis.missing if hypothesis else [])
     ]
     return f"could move its score by at most: {', '.join(changes[:5])}" if changes else None
+
+
+def juror(said: Juror, answer: Answer) -> str:
+    """What a language model said beside the rules, and what that did to the confidence."""
+    name = printable(said.model, 60)
+    left_out = f"; {said.dropped} rows of evidence did not fit" if said.dropped else ""
+    if said.agreement is None or said.agrees is None:
+        why = "its samples do not agree" if said.scored else printable(said.note or "", 300)
+        return f"{name}: no opinion ({why}); the rules' verdict stands"
+    count = f"{round(said.agreement * said.scored)} of {said.scored} scored samples"
+    unread = f", {said.samples - said.scored} unscored" if said.scored < said.samples else ""
+    label = printable(said.cause, 60) + (f" ({said.class_})" if said.cause != "unknown" else "")
+    head = f"{name} agrees" if said.agrees else f"{name} DISAGREES: {label}"
+    moved = answer.verdict.confidence < said.rules_confidence
+    told = f"; confidence {confidence(said.rules_confidence)} of the rules, {confidence(answer.verdict.confidence)} with dissent"
+    return f"{head}, {count}{unread}{told if moved else ''}{left_out}"
 
 
 def proposal(fix: Fix) -> str:

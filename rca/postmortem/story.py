@@ -19,6 +19,7 @@ from rca.postmortem.chronicle import (
 )
 from rca.postmortem.experiment import Experiment, describe
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
+from rca.postmortem.jury import jurors_of
 
 _CONTRIBUTES = 0.1
 _NAMED = 0.01
@@ -46,6 +47,7 @@ class Story:
     not_ruled_out: list[Said]
     experiment: Experiment
     actions: list[Said]
+    jurors: list[Said]
     notes: list[tuple[str, str, str, int]]
     sources: list[tuple[str, ...]]
 
@@ -76,6 +78,7 @@ def tell(case: Case) -> Story:
         not_ruled_out=_ruled_out(answer, decided=False),
         experiment=describe(case, answer.trial),
         actions=_actions(answer),
+        jurors=jurors_of(case, answer),
         notes=case.rows(
             "SELECT coalesce(s.path, n.example, ''), n.level, n.message, n.count FROM ingest_note n "
             "LEFT JOIN source s ON s.id = n.source_id WHERE n.level <> 'info' ORDER BY ALL LIMIT 40"
