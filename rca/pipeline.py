@@ -12,6 +12,7 @@ import polars as pl
 
 from rca import (
     __version__,
+    alerts,
     attribution,
     clock,
     derived,
@@ -175,6 +176,7 @@ def diagnose(
     roles.assign(case)
     clock.align(case)
     derived.derive(case)
+    alerts.collect(case)
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
