@@ -163,6 +163,12 @@ class Endpoint:
             raise Failed(
                 f"{self.address} cannot be reached: {cause}", again=_may_pass(error)
             ) from None
+        except _transport_errors() as error:  # while the body is read the client wraps none
+            if "Timeout" in type(error).__name__:
+                raise Failed(f"{self.address} did not answer in time") from None
+            raise Failed(
+                f"{self.address} broke off: {printable(error, 100)}", again=True
+            ) from None
         except openai.OpenAIError as error:
             raise Failed(f"{self.address}: {self._told(error)}") from None  # fmt: skip
 
@@ -206,6 +212,17 @@ class Endpoint:
         message = body.get("message") if isinstance(body, dict) else None
         text = str(message or getattr(error, "message", None) or error)
         return printable(text.replace(self._key, "[key]") if len(self._key) > 4 else text, 120)
+
+
+def _transport_errors() -> type[Exception]:
+    """The root of the errors of the HTTP package that this openai is built on."""
+    import importlib
+
+    import openai
+
+    package = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
+    found: type[Exception] = importlib.import_module(package).HTTPError
+    return found
 
 
 class _Refused(Exception):  # noqa: N818 - handled here
