@@ -54,13 +54,20 @@ def attribute(case: Case) -> None:
     if sides is None:
         return
     first = int(case.scalar("SELECT count(*) FROM evidence")) + 1
-    found: list[_Part] = []
-    for (piece,) in case.rows("SELECT DISTINCT piece FROM latency_part ORDER BY piece"):
-        sql = _sql(sides, piece)
-        reference, observed, n_reference, n_observed = case.rows(sql)[0]
-        found.append(
-            _Part(piece, reference or 0.0, observed or 0.0, n_reference, n_observed, sql)
+    found = [
+        _Part(
+            piece,
+            (before or 0.0) / sides.n_before,
+            (inside or 0.0) / sides.n_inside,
+            sides.n_before,
+            sides.n_inside,
+            _sql(sides, piece),
         )
+        for piece, before, inside in case.rows(
+            f"SELECT piece, sum(ns) FILTER ({sides.before}), sum(ns) FILTER ({sides.inside}) "
+            "FROM latency_part GROUP BY piece ORDER BY piece"
+        )
+    ]
     total = next(f for f in found if f.piece == "end to end")
     parts = [f for f in found if f.piece != "end to end"]
     parts.sort(key=lambda f: (-abs(f.observed - f.reference), f.piece))

@@ -189,7 +189,8 @@ def score(
 
 def _agreement(sign: int, strength: float, numbers: dict[str, Any]) -> float:
     if sign == 0:
-        return float(numbers["flat_bonus"]) if abs(strength) < FLAT else -abs(strength)
+        calm = abs(strength) < FLAT
+        return float(numbers["flat_bonus"] if calm else -numbers["against"] * abs(strength))
     along = sign * strength
     if along >= FLAT:
         return along
@@ -226,17 +227,21 @@ def _required(cause: Cause, observed: dict[str, Observed]) -> bool | None:
 
 
 def _changes(case: Case) -> list[Change]:
-    onset, margin = case.rows(
-        "SELECT start_ns, margin_ns FROM incident_window WHERE status = 'incident' ORDER BY id LIMIT 1"
+    """Changes before the onset, or so soon after it that the onset's own doubt covers them."""
+    start, end, margin = case.rows(
+        "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' "
+        "ORDER BY id LIMIT 1"
     )[0]
+    doubt = max(4 * margin, int(settings()["onset_doubt"] * (end - start)))
     rows = case.rows(
         "SELECT c.id, e.id, c.kind, c.subject, coalesce(c.before, ''), coalesce(c.after, ''), c.ts_ns "
-        "FROM change AS c JOIN evidence AS e ON e.source = 'change' AND e.subject = c.id AND e.onset_ns = c.ts_ns "
+        "FROM change AS c JOIN evidence AS e "
+        "ON e.source = 'change' AND e.subject = c.id AND e.onset_ns = c.ts_ns "
         "WHERE c.ts_ns <= ? ORDER BY c.ts_ns DESC",
-        (onset + 4 * margin,),
+        (start + doubt,),
     )
     return [
-        Change(i, e, kind, subject, f"{subject} {before} {after}", max(onset - ts, 0) / 1e9)
+        Change(i, e, kind, subject, f"{subject} {before} {after}", abs(start - ts) / 1e9)
         for i, e, kind, subject, before, after, ts in rows
     ]
 

@@ -32,7 +32,6 @@ _FIGURES_OF_ROLES = {
     "prompt_tokens": "prompt_tokens",
     "arrival_rate": "arrival_rate",
     "preemptions": "preemptions_per_request",
-    "op_allocations": "allocations_per_token",
 }
 
 

@@ -65,10 +65,12 @@ def test_strong_moves_that_a_cause_does_not_speak_of_count_against_it() -> None:
 
 def test_without_a_required_move_a_cause_stays_below_unknown() -> None:
     cause = load()["gpu_thermal_or_power_throttle"]
-    assert (
-        score(cause, observed(itl=1.0, kernel_time=1.0), [], 600.0).score
-        < settings()["unknown_score"]
-    )
+    slow = {"itl": 1.0, "kernel_time": 1.0}
+    measured = score(cause, observed(**slow, sm_clock=0.0, gpu_throttled=0.0), [], 600.0)
+    assert measured.score < settings()["unknown_score"]
+    unmeasured = score(cause, observed(**slow), [], 600.0)
+    assert unmeasured.score > measured.score
+    assert {r for r, _ in unmeasured.missing} >= {"sm_clock", "gpu_throttled"}
 
 
 def test_a_change_counts_by_words_target_and_age() -> None:
@@ -79,14 +81,13 @@ def test_a_change_counts_by_words_target_and_age() -> None:
         change = Change("chg-1", "E9", "config", subject, text, age_s)
         return score(cause, evidence, [change], 600.0).score
 
-    none = score(cause, evidence, [], 600.0).score
+    no_log = score(cause, evidence, [], 600.0).score
     right = with_change("statefulset/llm-engine", "--max-num-seqs 14 --max-num-seqs 5")
-    assert right > none + 0.2
-    assert with_change("statefulset/llm-engine", "--block-size 16 --block-size 32") == none
-    assert with_change("deployment/billing", "--max-num-seqs 14 --max-num-seqs 5") == none
-    assert (
-        none < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=3000.0) < right
-    )
+    assert right > no_log + 0.2
+    unfit = no_log - settings()["no_change"]  # a log that shows nothing speaks against it
+    assert with_change("statefulset/llm-engine", "--block-size 16 --block-size 32") == unfit
+    assert with_change("deployment/billing", "--max-num-seqs 14 --max-num-seqs 5") == unfit
+    assert no_log < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=2000.0) < right
 
 
 def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:
