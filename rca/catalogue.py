@@ -19,17 +19,7 @@ FIX_KINDS = ("rollback", "config", "scale", "drain", "circuit_break", "code", "i
 PHASES = ("mitigate", "repair", "prevent")
 REPRODUCIBLE = ("cpu", "counts", "model", "no")
 CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
-_FUTURE_ROLES = frozenset(
-    {
-        "log_rate",
-        "response_bytes",
-        "schema_share",
-        "lora_waiting",
-        "numa_remote",
-        "version_skew",
-        "tenant_new",
-    }
-)
+_FUTURE_ROLES = frozenset({"numa_remote"})
 """Roles that signatures name and no signal carries yet; they count as missing."""
 
 

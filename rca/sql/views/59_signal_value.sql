@@ -1,7 +1,7 @@
 -- Every signal in one form: the value of a signal over a span of time is sum(num) / sum(den).
 CREATE VIEW signal_value AS
 SELECT
-    -- 'metrics', 'trace', 'torch_profiler' or 'nsys': the kind of recording.
+    -- 'metrics', 'trace', 'log', 'torch_profiler' or 'gpu': the kind of recording.
     'metrics' AS source,
     -- Role of roles.toml, 'metric:NAME' for a metric without one, or a role of spans and operators.
     role,
@@ -28,7 +28,9 @@ SELECT 'torch_profiler', role, service, '', part, ts_ns, num, den FROM profile_v
 UNION ALL
 SELECT 'gpu', role, service, '', part, ts_ns, num, den FROM gpu_value
 UNION ALL
-SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value;
+SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value
+UNION ALL
+SELECT source, role, service, '', part, ts_ns, num, den FROM context_value;
 
 -- Groups of spans by time bins of a second, so that large traces stay small; same form as signal_value.
 CREATE VIEW span_signal AS
