@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Tensor, nn
 
+_INT8_STEPS = 24.0  # of an 8-bit key or value for each unit; beyond ±5.3 it saturates
 FeedForward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -81,10 +82,14 @@ class Attention(nn.Module):
 
     def _store(self, pool: Tensor, rows: Tensor, slots: Tensor) -> None:
         flat = pool.view(-1, self.config.head_dim)
+        if pool.dtype == torch.int8:
+            rows = (rows * _INT8_STEPS).round().clamp(-127, 127)
         flat.index_copy_(0, slots, rows.to(pool.dtype))
 
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
         found = F.embedding(tables, pool).to(torch.float32)
+        if pool.dtype == torch.int8:
+            found = found * (1 / _INT8_STEPS)
         for _ in range(self.cast_copies):
             found = found.to(torch.float64).contiguous().to(torch.float32)
         return found.view(len(tables), 1, -1, self.config.head_dim)

@@ -15,6 +15,8 @@ from rca.models.gateway import Request
 from rca.models.scheduler import Batch, Scheduler
 from rca.models.settings import SECOND, Plan
 
+SCRAPE_PHASE_NS = 237_000_000
+
 
 class StepResult(NamedTuple):
     """What a step cost on the virtual clock, and the tokens that it sampled."""
@@ -55,6 +57,11 @@ class Observer(Protocol):
         """Called when a request has its last token."""
 
 
+def next_scrape_ns(at_ns: int) -> int:
+    """The first scrape at or after a time: once a second, not on the second."""
+    return -(-(at_ns - SCRAPE_PHASE_NS) // SECOND) * SECOND + SCRAPE_PHASE_NS
+
+
 def start_up_ns(plan: Plan) -> int:
     """How long nobody answers while a new process starts."""
     return 0 if plan.args.warm_standby else plan.build.start_up_ns
@@ -71,7 +78,7 @@ class Engine:
         self.busy_ns = 0
         self.scheduler = Scheduler(plan)
         self._coming: deque[Request] = deque()
-        self._next_scrape_ns = -(-start_ns // SECOND) * SECOND
+        self._next_scrape_ns = next_scrape_ns(start_ns)
 
     @property
     def coming(self) -> list[Request]:

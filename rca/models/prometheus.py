@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from rca.models.engine import Engine
+from rca.models.engine import Engine, next_scrape_ns
 from rca.models.gateway import Call, Request
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
@@ -20,7 +20,6 @@ from rca.models.settings import SECOND
 MODEL = "tiny-decoder"
 ENGINE_JOB = {"job": "llm-engine", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
 GATEWAY_JOB = {"job": "api-gateway", "instance": "api-gateway-0:9090", "pod": "api-gateway-0"}
-_PHASE_NS = 237_000_000  # scrapes do not fall on whole seconds
 
 _TTFT: tuple[float, ...] = (
     0.001,
@@ -190,7 +189,7 @@ class Metrics:
 
     def down(self, from_ns: int, until_ns: int) -> None:
         """Scrapes of a process that does not answer: `up` is 0, all else is missing."""
-        for at_ns in range(-(-from_ns // SECOND) * SECOND, until_ns, SECOND):
+        for at_ns in range(next_scrape_ns(from_ns), until_ns, SECOND):
             if at_ns >= self.from_ns:
                 self._append(at_ns, "up", ENGINE_JOB, 0)
                 self._append(at_ns, "up", GATEWAY_JOB, 1)
@@ -214,7 +213,7 @@ class Metrics:
 
     def _append(self, at_ns: int, name: str, labels: dict[str, str], value: float) -> None:
         key = (("__name__", name), *sorted(labels.items()))
-        at = round((at_ns + _PHASE_NS) / SECOND, 3)
+        at = round(at_ns / SECOND, 3)
         text = str(int(value)) if float(value).is_integer() else repr(float(value))
         self._series.setdefault(key, []).append([at, text])
 

@@ -23,7 +23,7 @@ class EngineArgs:
     enable_chunked_prefill: bool = True
     num_gpu_blocks: int = 320
     block_size: int = 16
-    kv_cache_dtype: str = "auto"  # "bfloat16" stores KV in half the bytes
+    kv_cache_dtype: str = "auto"  # "int8" stores KV in a quarter of the bytes
     enable_prefix_caching: bool = True
     evict_unused_first: bool = False  # blocks that were never hit leave before the others
     pin_tokenizer_revision: bool = False
@@ -51,7 +51,7 @@ class EngineArgs:
     @property
     def total_blocks(self) -> int:
         """KV blocks that fit in the pool's bytes."""
-        return self.num_gpu_blocks * (2 if self.kv_cache_dtype == "bfloat16" else 1)
+        return self.num_gpu_blocks * (4 if self.kv_cache_dtype == "int8" else 1)
 
 
 @dataclass(frozen=True)

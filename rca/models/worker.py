@@ -138,8 +138,7 @@ class TorchWorker:
     def __init__(self, plan: Plan, made: Runtime) -> None:
         self.plan, self.made = plan, made
         self._restore: Callable[[], None] = lambda: None
-        is_half = plan.args.kv_cache_dtype == "bfloat16"
-        dtype = torch.bfloat16 if is_half else torch.float32
+        dtype = torch.int8 if plan.args.kv_cache_dtype == "int8" else torch.float32
         made.model.new_pool(plan.args.total_blocks, dtype)
         fused = plan.args.attention_backend == "fused"
         made.model.set_slow_paths(

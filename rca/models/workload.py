@@ -10,6 +10,7 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from rca.errors import ParseError
@@ -134,6 +135,7 @@ def _own_tokens(traffic: Traffic, draws: list[float]) -> int:
     return max(8, round(traffic.unique_tokens * (0.5 + draws[0])))
 
 
+@lru_cache(maxsize=256)
 def shared_prefix(group: int, tokens: int) -> tuple[int, ...]:
     """The tokens that all requests of a group begin with."""
     rng = random.Random(f"prefix:{group}")
