@@ -28,6 +28,8 @@ SELF_FACTOR = 1.3
 """The sum must exceed the reference's own largest sum by this factor."""
 MIN_RATIO = 1.12
 """A latency must have grown by this factor, both against the reference and against the lead-in."""
+_AS_GOOD = 0.8
+"""Share of the best fit that a start at a recorded change must reach to be taken."""
 _MAX_BINS = 4000
 _FEWEST_BINS = 20
 _REQUESTS_A_BIN = 8
@@ -62,7 +64,8 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     if not symptoms:
         _write_none(case, "unknown", "no latency or error signal to find an incident in", slo)
         return
-    scan = find(symptoms)
+    marks = [ts for (ts,) in case.rows("SELECT ts_ns FROM change ORDER BY ts_ns")]
+    scan = find(symptoms, marks)
     if not scan.found:
         note = "latency and errors stayed within their healthy range"
         _write_none(case, "none", note, slo, scan)
@@ -81,8 +84,13 @@ def _is_symptom(signal: Signal) -> bool:
     )
 
 
-def find(symptoms: Sequence[Signal]) -> Scan:
-    """Scan the incident side of the symptoms; see the module's text."""
+def find(symptoms: Sequence[Signal], marks_ns: Sequence[int] = ()) -> Scan:
+    """Scan the incident side of the symptoms; see the module's text.
+
+    Args:
+        symptoms: Signals of the layer 'symptom'.
+        marks_ns: Times of changes: a start that is nearly as good as the best and has one is taken.
+    """
     start, step, bins = _grid(symptoms)
     with_baseline = any(len(s.baseline.ts_ns) >= 3 for s in symptoms)
     if with_baseline:
@@ -94,11 +102,12 @@ def find(symptoms: Sequence[Signal]) -> Scan:
         symptoms, levels, [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
     )
     own = max(_own_sum(symptoms, references), 0.0)
+    marks = sorted({(m - start) // step for m in marks_ns})
     threshold = max(MIN_SUM, SELF_FACTOR * own) * (1.0 if with_baseline else 1.5)
     found = []
     for first, last, total in _stretches(score - BAR):
         if total >= threshold and _matters(symptoms, levels, start, step, first, last):
-            found.append((*_sharpened(score, first, last), total))
+            found.append((*_sharpened(score, first, last, marks), total))
         if len(found) == 3:
             break
     best = max((t for _, _, t in _stretches(score - BAR)), default=0.0)
@@ -277,13 +286,15 @@ def _merged(found: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]
     return [(first, last, total), *rest]
 
 
-def _sharpened(score: Values, first: int, last: int) -> tuple[int, int]:
+def _sharpened(
+    score: Values, first: int, last: int, marks: Sequence[int] = ()
+) -> tuple[int, int]:
     """The part of a stretch that differs most from all the rest: small troubles before it fall away.
 
     A box is fitted to the severity by least squares: the bins [a, b] within the stretch for which
     the variance between inside and outside is largest.
     """
-    severity = np.log1p(4.0 * np.arctanh(np.clip(score, 0.0, 0.9999)))
+    severity = np.sqrt(4.0 * np.arctanh(np.clip(score, 0.0, 0.9999)))
     total, bins = float(severity.sum()), len(severity)
     sums = np.concatenate(([0.0], np.cumsum(severity)))
     ends = np.arange(first, last + 2)
@@ -295,6 +306,11 @@ def _sharpened(score: Values, first: int, last: int) -> tuple[int, int]:
     a, b = np.unravel_index(int(np.argmax(gain)), gain.shape)
     if gain[a, b] < 0:
         return first, last
+    best = float(gain[a, b])
+    near = [m - first for m in marks if first <= m < int(ends[b]) - 1]
+    marked = max(near, key=lambda m: float(gain[m, b]), default=int(a))
+    if gain[marked, b] >= _AS_GOOD * best:
+        a = marked
     return int(ends[a]), int(ends[b]) - 1
 
 
