@@ -310,7 +310,7 @@ def _sharpened(
     near = [m - first for m in marks if first <= m < int(ends[b]) - 1]
     marked = max(near, key=lambda m: float(gain[m, b]), default=int(a))
     if gain[marked, b] >= _AS_GOOD * best:
-        a = marked
+        a = np.intp(marked)
     return int(ends[a]), int(ends[b]) - 1
 
 

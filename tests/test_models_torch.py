@@ -28,7 +28,7 @@ def made() -> Iterator[Runtime]:
 
 def _shown(cause: str, made: Runtime) -> dict[str, float]:
     plan = find(cause).plan(Plan(), 1.0, 30.0)
-    after, before = (count(each, made, 0).per_token for each in (plan, Plan()))
+    after, before = (count(each, made, 0).shown for each in (plan, Plan()))
     return {key: math.log((after[key] + 0.01) / (before[key] + 0.01)) for key in after}
 
 
@@ -44,6 +44,19 @@ def test_paged_pieces_give_the_logits_of_one_whole_pass(made: Runtime) -> None:
                 out = made.model(worker.inputs(batch))
             logits.append(out[-1])
     assert torch.allclose(logits[0], logits[1], atol=1e-4)
+
+
+def test_8_bit_keys_and_values_change_little(made: Runtime) -> None:
+    logits = []
+    for kind in ("auto", "int8"):
+        plan = Plan().with_args(kv_cache_dtype=kind)
+        with TorchWorker(plan, made) as worker, torch.inference_mode():
+            request = full_request(0)
+            for start, end in ((0, 224), (224, 225)):
+                batch = Batch([Slice(request, start, end - start)])
+                out = made.model(worker.inputs(batch))
+            logits.append(out[-1])
+    assert torch.cosine_similarity(*logits, dim=0) > 0.99
 
 
 def test_weights_follow_the_seed() -> None:

@@ -21,6 +21,9 @@ _SOURCES = frozenset(
 _PARTS = frozenset({"queue", "prefill", "decode", "engine, rest", "gateway and network",
                     "no engine span", "end to end", "residual"})  # fmt: skip
 _CALLS = "calls of "
+_OTHER_CHANGE = 0.2
+_NAMELESS = 0.3
+"""What weighs little, however much there is of it: a bundle must not crowd its own evidence out."""
 _OWN_NAME = re.compile(r"[a-z, _]{1,80}")
 
 
@@ -72,7 +75,8 @@ def collect(case: Case, causes: dict[str, Cause]) -> Facts:
     )
     candidates = list(_candidates(case, causes))
     required = {r for c in candidates for r in causes[c.cause].requires}
-    evidence = list(_evidence(case, masker, start_ns, required))
+    matched = {e for c in candidates for e in c.supports}
+    evidence = list(_evidence(case, masker, start_ns, required, matched))
     context = {
         "window": _window(case),
         "services": _services(masker, engines),
@@ -142,7 +146,7 @@ def _services(masker: Masker, engines: set[str]) -> list[dict[str, str]]:
 
 
 def _evidence(
-    case: Case, masker: Masker, start_ns: int | None, required: set[str]
+    case: Case, masker: Masker, start_ns: int | None, required: set[str], matched: set[str]
 ) -> Iterator[Fact]:
     changes = {
         (row[0], row[5]): row
@@ -160,13 +164,17 @@ def _evidence(
             continue
         if row["direction"] == "event":
             change = changes.get((row["subject"], row["onset_ns"]))
-            yield _event(row, change, masker, start_ns)
+            yield _event(row, change, masker, start_ns, matched)
         else:
             yield _move(row, parts.get(row["id"]), masker, start_ns, required)
 
 
 def _event(
-    row: dict[str, Any], change: tuple[Any, ...] | None, masker: Masker, start_ns: int | None
+    row: dict[str, Any],
+    change: tuple[Any, ...] | None,
+    masker: Masker,
+    start_ns: int | None,
+    matched: set[str],
 ) -> Fact:
     shown: dict[str, Any] = {"id": row["id"], "kind": "change", "direction": "event"}
     if change is not None:
@@ -180,7 +188,9 @@ def _event(
         }
         if start_ns is not None:
             shown["seconds_before_window"] = number((start_ns - ts_ns) / 1e9)
-    return Fact(row["id"], "change", "event", 0.0, shown, 0.5)
+    return Fact(
+        row["id"], "change", "event", 0.0, shown, 1.0 if row["id"] in matched else _OTHER_CHANGE
+    )
 
 
 def _move(
@@ -221,7 +231,8 @@ def _move(
     if row["onset_ns"] is not None and start_ns is not None:
         shown["onset_s"] = number((row["onset_ns"] - start_ns) / 1e9)
     needed = role in required or bool(part)
-    weight = max(abs(row["strength"]), 0.25 if needed else 0.0)
+    known = 1.0 if role or part else _NAMELESS
+    weight = max(known * abs(row["strength"]), 0.25 if needed else 0.0)
     return Fact(row["id"], role, row["direction"], row["strength"], shown, weight)  # fmt: skip
 
 

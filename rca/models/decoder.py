@@ -88,20 +88,23 @@ class Attention(nn.Module):
 
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
         found = F.embedding(tables, pool).to(torch.float32)
-        if pool.dtype == torch.int8:
-            found = found * (1 / _INT8_STEPS)
         for _ in range(self.cast_copies):
             found = found.to(torch.float64).contiguous().to(torch.float32)
         return found.view(len(tables), 1, -1, self.config.head_dim)
 
     def _attend(self, query: Tensor, tables: Tensor, mask: Tensor) -> Tensor:
+        # 8-bit steps are undone on the small side: queries for keys, the result for values.
+        step = 1 / _INT8_STEPS if self.keys.dtype == torch.int8 else 1.0
+        if step != 1.0:
+            query = query * step
         mixed = F.scaled_dot_product_attention(
             query.reshape(len(tables), 1, -1, self.config.head_dim),
             self._load(self.keys, tables),
             self._load(self.values, tables),
             attn_mask=mask,
         )
-        return mixed.reshape(-1, self.config.hidden)
+        rows = mixed.reshape(-1, self.config.hidden)
+        return rows if step == 1.0 else rows * step
 
 
 def feed_forward(
