@@ -20,6 +20,7 @@ from rca import (
     fixes,
     gaps,
     hypotheses,
+    lint,
     patterns,
     roles,
     trial,
@@ -185,6 +186,7 @@ def diagnose(
     step("hypotheses")
     hypotheses.rank(case, options.causes)
     gaps.look(case)
+    lint.check(case)
     step("verdict")
     _judge(case, options.judge)
     step("trial")
