@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Tensor, nn
 
-_INT8_STEPS = 24.0  # of an 8-bit key or value for each unit; beyond ±5.3 it saturates
 FeedForward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
@@ -82,29 +81,22 @@ class Attention(nn.Module):
 
     def _store(self, pool: Tensor, rows: Tensor, slots: Tensor) -> None:
         flat = pool.view(-1, self.config.head_dim)
-        if pool.dtype == torch.int8:
-            rows = (rows * _INT8_STEPS).round().clamp(-127, 127)
-        flat.index_copy_(0, slots, rows.to(pool.dtype))
+        flat.index_copy_(0, slots, rows)
 
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
-        found = F.embedding(tables, pool).to(torch.float32)
+        found = F.embedding(tables, pool)
         for _ in range(self.cast_copies):
             found = found.to(torch.float64).contiguous().to(torch.float32)
         return found.view(len(tables), 1, -1, self.config.head_dim)
 
     def _attend(self, query: Tensor, tables: Tensor, mask: Tensor) -> Tensor:
-        # 8-bit steps are undone on the small side: queries for keys, the result for values.
-        step = 1 / _INT8_STEPS if self.keys.dtype == torch.int8 else 1.0
-        if step != 1.0:
-            query = query * step
         mixed = F.scaled_dot_product_attention(
             query.reshape(len(tables), 1, -1, self.config.head_dim),
             self._load(self.keys, tables),
             self._load(self.values, tables),
             attn_mask=mask,
         )
-        rows = mixed.reshape(-1, self.config.hidden)
-        return rows if step == 1.0 else rows * step
+        return mixed.reshape(-1, self.config.hidden)
 
 
 def feed_forward(
@@ -162,14 +154,14 @@ class Decoder(nn.Module):
         logits: Tensor = self.head(self.norm(x.index_select(0, step.last_rows)))
         return logits
 
-    def new_pool(self, blocks: int, dtype: torch.dtype) -> None:
+    def new_pool(self, blocks: int) -> None:
         """Empty keys and values for so many blocks in every layer."""
         shape = (blocks, self.config.block_size * self.config.head_dim)
         device = self.head.weight.device
         for block in self.blocks:
             if isinstance(block, Block):
-                block.attention.keys = torch.zeros(shape, dtype=dtype, device=device)
-                block.attention.values = torch.zeros(shape, dtype=dtype, device=device)
+                block.attention.keys = torch.zeros(shape, device=device)
+                block.attention.values = torch.zeros(shape, device=device)
 
     def set_slow_paths(
         self, *, cast_copies: int, extra_copies: int, compiled: FeedForward | None

@@ -27,7 +27,7 @@ _ALWAYS = frozenset(
     {
         "max_num_seqs",
         "max_num_batched_tokens",
-        "num_gpu_blocks",
+        "gpu_memory_utilization",
         "block_size",
         "max_queue_delay_ns",
         "max_logprobs",

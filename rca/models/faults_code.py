@@ -37,7 +37,7 @@ def _memory() -> tuple[Fault, ...]:
             apply=lambda plan, dose, seconds: plan.with_build(
                 held_blocks_per_request=dose
                 * 1.2
-                * plan.args.num_gpu_blocks
+                * plan.args.total_blocks
                 / (seconds * plan.traffic.rate_per_s)
             ),
             moves={"kv_usage": 1, "evictions_per_request": 1},
@@ -45,7 +45,7 @@ def _memory() -> tuple[Fault, ...]:
             fix=Remedy(
                 "a pool three times as large",
                 "num_gpu_blocks",
-                lambda plan: plan.with_args(num_gpu_blocks=3 * plan.args.num_gpu_blocks),
+                lambda plan: plan.with_args(num_gpu_blocks=3 * plan.args.total_blocks),
             ),
             growth=True,
         ),

@@ -12,8 +12,9 @@ def config_faults() -> tuple[Fault, ...]:
 
 
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
-    blocks = round(plan.args.num_gpu_blocks / (1 + 4.2 * dose))
-    return plan.with_args(num_gpu_blocks=max(44, blocks))
+    # At least 44 blocks, or the longer prompts would not fit at all.
+    share = max(0.127, plan.args.gpu_memory_utilization / (1 + 4.2 * dose))
+    return plan.with_args(gpu_memory_utilization=round(share, 3))
 
 
 def _capacity() -> tuple[Fault, ...]:
@@ -21,14 +22,14 @@ def _capacity() -> tuple[Fault, ...]:
         Fault(
             "kv_pool_too_small",
             "config",
-            "num_gpu_blocks",
+            "gpu_memory_utilization",
             apply=_small_pool,
             moves={"preemptions_per_request": 1, "kv_usage": 1},
             timing=("ttft_p50", "e2e_p50"),
             fix=Remedy(
-                "KV in 8 bits instead of 32, so four times the blocks",
-                "kv_cache_dtype",
-                lambda plan: plan.with_args(kv_cache_dtype="int8"),
+                "a pool of 180 blocks by name, little more than half of the healthy one",
+                "num_gpu_blocks",
+                lambda plan: plan.with_args(num_gpu_blocks=180),
             ),
         ),
         Fault(

@@ -281,10 +281,11 @@ def _cache_config(engine: Engine) -> dict[str, str]:
     args = engine.plan.args
     return {
         "block_size": str(args.block_size),
-        "cache_dtype": args.kv_cache_dtype,
+        "cache_dtype": "auto",
         "enable_prefix_caching": str(args.enable_prefix_caching),
         "num_gpu_blocks": str(args.total_blocks),
-        "num_gpu_blocks_override": str(args.num_gpu_blocks),
+        "num_gpu_blocks_override": str(args.num_gpu_blocks or None),
+        "gpu_memory_utilization": str(args.gpu_memory_utilization),
         "kv_cache_size_tokens": str(args.total_blocks * args.block_size),
     }
 

@@ -11,6 +11,7 @@ from typing import Any
 
 MS = 1_000_000
 SECOND = 1_000_000_000
+_BLOCKS_IN_MEMORY = 348
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,9 @@ class EngineArgs:
     max_num_batched_tokens: int = 48
     long_prefill_token_threshold: int = 0  # most prompt tokens of one request a step; 0: no cap
     enable_chunked_prefill: bool = True
-    num_gpu_blocks: int = 320
+    gpu_memory_utilization: float = 0.92
+    num_gpu_blocks: int = 0  # KV blocks; 0: as many as fit in that share of the memory
     block_size: int = 16
-    kv_cache_dtype: str = "auto"  # "int8" stores KV in a quarter of the bytes
     enable_prefix_caching: bool = True
     evict_unused_first: bool = False  # blocks that were never hit leave before the others
     pin_tokenizer_revision: bool = False
@@ -50,8 +51,8 @@ class EngineArgs:
 
     @property
     def total_blocks(self) -> int:
-        """KV blocks that fit in the pool's bytes."""
-        return self.num_gpu_blocks * (4 if self.kv_cache_dtype == "int8" else 1)
+        """KV blocks of the pool."""
+        return self.num_gpu_blocks or round(_BLOCKS_IN_MEMORY * self.gpu_memory_utilization)
 
 
 @dataclass(frozen=True)

@@ -95,8 +95,6 @@ class TwinWorker:
         total = 0.0
         if args.attention_backend != "fused":
             total += build.kv_copies_per_step * context * cost.context_copy_token
-        if args.kv_cache_dtype == "int8":
-            total += 0.25 * context * cost.context_copy_token
         total += build.extra_copies_per_layer * cost.extra_copy
         if batch.tokens not in self._shapes and len(self._shapes) < self._compilations_left():
             self._shapes.add(batch.tokens)

@@ -138,8 +138,7 @@ class TorchWorker:
     def __init__(self, plan: Plan, made: Runtime) -> None:
         self.plan, self.made = plan, made
         self._restore: Callable[[], None] = lambda: None
-        dtype = torch.int8 if plan.args.kv_cache_dtype == "int8" else torch.float32
-        made.model.new_pool(plan.args.total_blocks, dtype)
+        made.model.new_pool(plan.args.total_blocks)
         fused = plan.args.attention_backend == "fused"
         made.model.set_slow_paths(
             cast_copies=0 if fused else plan.build.kv_copies_per_step,
