@@ -13,7 +13,7 @@ from rca.errors import JudgeError
 from rca.judge.facts import Candidate, Fact, Facts, collect
 from rca.judge.redaction import Masker
 
-DEFAULT_TOKENS = 8000
+DEFAULT_TOKENS = 10_000
 _BYTES_PER_TOKEN = 3
 """Low on purpose: JSON with numbers has three to four bytes a token in common vocabularies."""
 

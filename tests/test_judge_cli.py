@@ -1,0 +1,154 @@
+"""Language models on the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import case_builder
+import pytest
+from llm_server import Raw, Server, elapsed, error, judgement, serving, use
+from typer.testing import CliRunner
+
+from rca.case import Case
+from rca.cli import app
+from rca.judge import Ask, LlmJudge, outcome
+
+SAMPLES = Path(__file__).parent.parent / "sample_traces"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving() as made:
+        use(made, monkeypatch)
+        yield made
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    case_builder.diagnosed(tmp_path / "case.duckdb").close()
+    return tmp_path / "case.duckdb"
+
+
+def rca(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rca.cli", *arguments]
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "300"},
+    )
+
+
+def test_judge_by_a_model_and_replay(path: Path, server: Server, tmp_path: Path) -> None:
+    done = rca("judge", str(path), "--judge", "openai", "--model", "m", "--samples", "2")
+    assert done.returncode == 0, done.stderr
+    assert (
+        "JUDGE      m agrees, 2 of 2 scored samples" in done.stdout
+        or "m DISAGREES" in done.stdout
+    )
+    use_no_more = len(server.bodies)
+    again = rca(
+        "judge",
+        str(path),
+        "--judge",
+        "openai",
+        "--model",
+        "m",
+        "--samples",
+        "2",
+        "--replay",
+        "only",
+    )
+    assert (again.returncode, again.stdout) == (0, done.stdout)
+    report = rca("report", str(path), "--out", str(tmp_path / "out"))
+    assert report.returncode == 0, report.stderr
+    assert len(server.bodies) == use_no_more == 2
+    assert "### Judges" in (tmp_path / "out" / "postmortem.md").read_text()
+    assert "Judges beside the rules" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_a_dead_endpoint_ends_in_time_with_the_verdict(path: Path, server: Server) -> None:
+    server.respond = lambda _: Raw(b"{}", hang_s=60)
+    call = ("judge", str(path), "--judge", "openai", "--model", "m", "--timeout", "2s")
+    done, took = elapsed(lambda: rca(*call))
+    assert took < 2 + 2 + 1.5  # the last is for starting Python and opening the case
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "did not answer in time; the rules' verdict stands" in done.stderr
+    assert "KV" in done.stdout or "UNKNOWN" in done.stdout
+    with Case.open(path) as case:
+        assert case.rows("SELECT judge FROM verdict") == [("rules",)]
+        assert case.scalar("SELECT count(*) FROM fix") > 0
+
+
+def test_wrong_usage(path: Path, tmp_path: Path) -> None:
+    for wrong in (
+        ["--samples", "0"],
+        ["--replay", "maybe"],
+        ["--judge", "oracle"],
+        ["--max-tokens", "0"],
+    ):
+        assert CliRunner().invoke(app, ["judge", str(path), *wrong]).exit_code == 2
+    missing = rca(
+        "judge",
+        str(path),
+        "--judge",
+        "openai",
+        "--model",
+        "m",
+        "--prices",
+        str(tmp_path / "no"),
+    )
+    assert missing.returncode == 1
+    assert "No such file" in missing.stderr
+
+
+@pytest.mark.slow
+def test_analyze_with_a_model(tmp_path: Path, server: Server) -> None:
+    sample = next(SAMPLES.glob("*_kv_pool_too_small"))
+    common = (
+        "analyze",
+        str(sample),
+        "--no-trial",
+        "--judge",
+        "openai",
+        "--model",
+        "m",
+        "--json",
+    )
+    server.respond = lambda body: judgement(body, "kv_pool_too_small")
+    good = rca(*common, "--out", str(tmp_path / "good"))
+    assert good.returncode == 0, good.stderr
+    told = json.loads(good.stdout)
+    assert told["verdict"]["judge"] == "m"
+    assert told["provenance"]["judges"][0]["agrees"] is True
+    server.respond = lambda _: error(401)
+    bad = rca(*common, "--out", str(tmp_path / "bad"))
+    assert bad.returncode == 0
+    assert "does not take the key" in bad.stderr
+    alone = json.loads(bad.stdout)
+    assert alone["verdict"]["judge"] == "rules"
+    assert alone["fixes"] == told["fixes"]
+
+
+@pytest.mark.slow
+@pytest.mark.api
+def test_a_real_model_is_grounded_or_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RCA_JUDGE_TEST_URL and RCA_JUDGE_TEST_MODEL name an endpoint, for example a local llama.cpp."""
+    url, model = os.environ.get("RCA_JUDGE_TEST_URL"), os.environ.get("RCA_JUDGE_TEST_MODEL")
+    if not url or not model:
+        pytest.skip("RCA_JUDGE_TEST_URL and RCA_JUDGE_TEST_MODEL name no endpoint")
+    use(url, monkeypatch, os.environ.get("RCA_JUDGE_TEST_KEY", ""))
+    with case_builder.diagnosed() as case:
+        found = LlmJudge(Ask(models=(model,), samples=2, timeout_s=280)).judge(case)
+        rows = case.rows("SELECT status, note FROM judge_opinion")
+        assert rows or outcome(case)
+        assert {status for status, _ in rows} <= {"scored", "unscored", "failed"}
+        assert all(note for status, note in rows if status != "scored")
+        assert found.confidence <= 0.93
