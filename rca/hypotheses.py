@@ -24,6 +24,7 @@ import polars as pl
 
 from rca.case import Case
 from rca.catalogue import Cause, load
+from rca.signals import meanings
 
 FLAT = 0.25
 _CHANGED_CLASSES = ("config", "code-regression")
@@ -212,8 +213,14 @@ def _unexplained(role: str, seen: Observed, cause: Cause, numbers: dict[str, Any
         abs(seen.strength) >= numbers["unexplained_from"]
         and role not in cause.expected
         and role not in cause.neutral
-        and role not in numbers["consequences"]
+        and _asks_for_a_cause(role, seen)
     )
+
+
+def _asks_for_a_cause(role: str, seen: Observed) -> bool:
+    """Whether a move needs explaining: no mere consequence, and no time that became shorter."""
+    shorter = seen.strength < 0 and meanings()[role].unit == "s" if role in meanings() else False
+    return role not in settings()["consequences"] and not shorter
 
 
 def _required(cause: Cause, observed: dict[str, Observed]) -> bool | None:
@@ -312,9 +319,8 @@ def calibrate(scored: Sequence[Scored]) -> None:
 
 def explains_strongest(one: Scored, observed: dict[str, Observed]) -> bool:
     """Whether the cause speaks of the two strongest moves that are no mere consequence."""
-    consequences = set(settings()["consequences"])
     moved = [
-        o for r, o in observed.items() if r not in consequences and abs(o.strength) >= FLAT
+        o for r, o in observed.items() if abs(o.strength) >= FLAT and _asks_for_a_cause(r, o)
     ]
     moved.sort(key=lambda o: -abs(o.strength))
     spoken = {r for r, (sign, _) in one.cause.expected.items() if sign} | one.cause.neutral

@@ -99,7 +99,7 @@ def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list
     Raises:
         BundleError: Not one file could be read, and the case was empty before.
     """
-    total = sum(f.path.stat().st_size for f in bundle.files)
+    total = sum(_size(f.path) for f in bundle.files)
     done = 0
     failures = [f"{path}: {reason}" for path, reason in bundle.refused]
     for path, reason in bundle.refused:
@@ -113,7 +113,7 @@ def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list
             line = str(error).replace(str(file.path), file.name)
             failures.append(line)
             _note_unreadable(case, file.name, "unreadable", line)
-        done += file.path.stat().st_size
+        done += _size(file.path)
     if progress:
         progress("", total, total)
     if not case.scalar("SELECT count(*) FROM source"):
@@ -126,7 +126,7 @@ def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list
 
 
 def _ingest_file(case: Case, file: BundleFile) -> None:
-    digest = _sha256(file.path)
+    digest = _sha256(file.path, file.name)
     known = "SELECT count(*) FROM source WHERE sha256 = ? AND part = ? AND status <> 'failed'"
     if case.scalar(known, (digest, file.part)):
         return
@@ -204,6 +204,17 @@ def _note_unreadable(case: Case, path: str, code: str, message: str) -> None:
     case.insert("ingest_note", pl.DataFrame([row]))
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _size(path: Path) -> int:
+    """Bytes of a file, 0 when it has gone in the meantime."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _sha256(path: Path, name: str) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ParseError(f"cannot be read: {error.strerror or error}", path=name) from error

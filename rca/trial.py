@@ -18,21 +18,29 @@ _RIVALS = 3
 _LEAST_RIVAL_SCORE = 0.15
 _QUANTILES = """
 SELECT
-    quantile_cont({column}, {q}) FILTER (WHERE part = 'baseline') AS reference,
-    quantile_cont({column}, {q}) FILTER (
-        WHERE part = 'incident' AND start_ns BETWEEN {start} AND {end}) AS observed
+    quantile_cont({column}, {q}) FILTER ({reference}),
+    quantile_cont({column}, {q}) FILTER (part = 'incident' AND start_ns BETWEEN {start} AND {end})
 FROM request
 """
-_FIGURES_OF_ROLES = {
-    "queue_time": "queue_mean",
+_COLUMNS = {"ttft": "ttft_ns", "itl": "itl_ns", "e2e": "engine_ns", "request": "e2e_ns"}
+_ROLES = {
     "prefix_hit_rate": "prefix_hit_rate",
     "kv_usage": "kv_usage",
     "running": "running",
     "waiting": "waiting",
     "prompt_tokens": "prompt_tokens",
     "arrival_rate": "arrival_rate",
-    "preemptions": "preemptions_per_request",
+    "dependency_time": "dependency_p50",
+    "calls_per_request": "dependency_calls_per_request",
+    "waiting_with_room": "queue_with_free_seats",
+    "step_tokens": "tokens_per_step",
 }
+_RATIOS = {
+    "preemptions_per_request": ("preemptions", "finish_rate", 1.0),
+    "full_collections_per_step": ("gc_full", "steps", 1.0),
+    "memory_growth": ("host_memory_growth", "host_memory", 60.0),
+}
+_NS = 1e9
 
 
 def run(
@@ -96,27 +104,63 @@ def _rivals(case: Case, cause: str) -> list[str]:
 
 
 def observed(case: Case) -> dict[str, float]:
-    """The incident's own figures as natural logarithms of window / reference, as far as recorded."""
-    rows = case.rows(
-        "SELECT start_ns, end_ns FROM incident_window WHERE status = 'incident' ORDER BY id LIMIT 1"
-    )
-    if not rows:
-        return {}
-    start, end = rows[0]
-    found: dict[str, float] = {}
-    for column in ("ttft", "itl", "e2e"):
-        for q in (50, 99):
-            sql = _QUANTILES.format(column=f"{column}_ns", q=q / 100, start=start, end=end)
-            reference, value = case.rows(sql)[0]
-            if reference and value and reference > 0 and value > 0:
-                found[f"{column}_p{q}"] = math.log(value / reference)
-    for role, effect in case.rows(
-        "SELECT role, arg_max(effect, abs(strength)) FROM evidence "
-        "WHERE role IS NOT NULL AND effect IS NOT NULL GROUP BY role ORDER BY role"
+    """The incident's own figures as natural logarithms of window / reference, as far as recorded.
+
+    The keys are those of rca.models.figures, which also says how zeros are compared.
+    """
+    from rca.models.figures import log_ratios
+
+    before, after = _levels(case)
+    for figure, (top, bottom, scale) in _RATIOS.items():
+        for side in (before, after):
+            if top in side and side.get(bottom, 0.0) > 0:
+                side[figure] = scale * side[top] / side[bottom]
+    sides = [
+        {_ROLES.get(role, role): value for role, value in side.items()} for side in (before, after)
+    ]
+    for side, quantiles in zip(sides, _quantiles(case), strict=True):
+        side.update(quantiles)
+        if "queue_time" in side:
+            side["queue_mean"] = side["queue_time"] * _NS
+    return log_ratios(sides[1], sides[0])
+
+
+def _levels(case: Case) -> tuple[dict[str, float], dict[str, float]]:
+    """Reference and window of each role: metrics before traces, the strongest service of them."""
+    before: dict[str, float] = {}
+    after: dict[str, float] = {}
+    for role, reference, value in case.rows(
+        "SELECT role, reference, observed FROM evidence WHERE role IS NOT NULL "
+        "AND reference IS NOT NULL AND observed IS NOT NULL "
+        "ORDER BY source <> 'metrics', abs(strength) DESC, id"
     ):
-        if role in _FIGURES_OF_ROLES:
-            found.setdefault(_FIGURES_OF_ROLES[role], float(effect))
-    return found
+        before.setdefault(role, float(reference))
+        after.setdefault(role, float(value))
+    return before, after
+
+
+def _quantiles(case: Case) -> tuple[dict[str, float], dict[str, float]]:
+    rows = case.rows(
+        "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' "
+        "ORDER BY id LIMIT 1"
+    )
+    before: dict[str, float] = {}
+    after: dict[str, float] = {}
+    if not rows:
+        return before, after
+    start, end, margin = rows[0]
+    reference = "part = 'baseline'"
+    if not case.scalar(f"SELECT count(*) FROM request WHERE {reference}"):
+        reference = f"part = 'incident' AND start_ns < {start - margin}"
+    for figure, column in _COLUMNS.items():
+        for q in (50, 99):
+            sql = _QUANTILES.format(
+                column=column, q=q / 100, reference=reference, start=start, end=end
+            )
+            low, high = case.rows(sql)[0]
+            if low and high:
+                before[f"{figure}_p{q}"], after[f"{figure}_p{q}"] = float(low), float(high)
+    return before, after
 
 
 def torch_installed() -> bool:
