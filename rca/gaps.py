@@ -6,6 +6,7 @@ import json
 
 import polars as pl
 
+from rca import blind_spots
 from rca.case import Case
 
 _RECORD = {
@@ -30,9 +31,14 @@ _STRONG_GAP = 0.05
 
 
 def look(case: Case) -> None:
-    """Write gap: absent kinds of recordings, a missing reference, orphaned spans, unrecognised files."""
+    """Write gap: absent recordings, blind spots of those that are there, unread files.
+
+    What would have decided something comes first.
+    """
     case.clear(["gap"])
-    rows = _absent_kinds(case) + _no_reference(case) + _orphans(case) + _unread(case)
+    found: list[dict[str, str | None]] = [spot._asdict() for spot in blind_spots.find(case)]
+    rows = _absent_kinds(case) + _no_reference(case) + found + _unread(case)
+    rows.sort(key=lambda row: row["would_decide"] is None)
     if rows:
         schema = dict.fromkeys(("code", "statement", "would_decide", "record"), pl.String)
         case.insert("gap", pl.DataFrame(rows, schema=schema))
@@ -78,23 +84,6 @@ def _no_reference(case: Case) -> list[dict[str, str | None]]:
             "statement": "no recordings of a healthy time; the healthy part of the incident's own serves instead",
             "would_decide": "whether levels before the incident were usual",
             "record": "export the same hour of the day before, and give it with --baseline",
-        }
-    ]
-
-
-def _orphans(case: Case) -> list[dict[str, str | None]]:
-    orphans, spans = case.rows(
-        "SELECT count(*) FILTER (s.parent_id IS NOT NULL AND p.span_id IS NULL), count(*) FROM span AS s "
-        "LEFT JOIN span AS p ON p.trace_id = s.trace_id AND p.span_id = s.parent_id"
-    )[0]
-    if not spans or orphans < 0.02 * spans:
-        return []
-    return [
-        {
-            "code": "orphaned_spans",
-            "statement": f"{orphans} of {spans} spans name a parent that is not there: context is lost on the way",
-            "would_decide": "where those requests waited",
-            "record": "pass traceparent on through queues and background work; sample by trace, not by span",
         }
     ]
 

@@ -1,0 +1,228 @@
+"""Where the telemetry that is there does not look: rows for the table gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from rca.case import Case
+from rca.plain import printable
+
+ORPHAN_SHARE = 0.02
+SAMPLED_BELOW = 0.9
+PAUSE_STEPS = 3.0
+UNLABELLED_SHARE = 0.5
+_NAMED = 3
+
+
+class Gap(NamedTuple):
+    """One row of the table gap."""
+
+    code: str
+    statement: str
+    would_decide: str | None
+    record: str | None
+
+
+def find(case: Case) -> list[Gap]:
+    """All blind spots of the incident's telemetry."""
+    looks: tuple[Callable[[Case], Iterator[Gap]], ...] = (
+        _orphans, _lost_roots, _batches, _sampling, _memory, _clock, _pauses, _span_labels,
+        _series_labels, _identifiers,
+    )  # fmt: skip
+    return [gap for look in looks for gap in look(case)]
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = [printable(n, 60) or "an unnamed service" for n in names[:_NAMED]]
+    return ", ".join(shown) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )
+
+
+def _orphans(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT service, orphans, spans FROM orphan_span WHERE orphans > ? * spans ORDER BY orphans DESC, service",
+        (ORPHAN_SHARE,),
+    )
+    if rows:
+        yield Gap(
+            "orphaned_spans",
+            f"{sum(r[1] for r in rows)} of {sum(r[2] for r in rows)} spans of {_listed([r[0] for r in rows])} "
+            "name a parent that is not there: context is lost on the way, or spans are dropped",
+            "where those requests waited",
+            "pass traceparent on through queues and background work; sample by trace, not by span",
+        )
+
+
+def _lost_roots(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT service, lost_roots, spans FROM orphan_span WHERE lost_roots > ? * spans "
+        "ORDER BY lost_roots DESC, service",
+        (ORPHAN_SHARE,),
+    )
+    if rows:
+        yield Gap(
+            "lost_context",
+            f"{sum(r[1] for r in rows)} spans of {_listed([r[0] for r in rows])} begin a trace although the service "
+            "is called by others: the context is lost at an asynchronous boundary",
+            "which request, tenant and queue they belong to",
+            "take the context along explicitly: inject traceparent into the queue's message, extract it in the worker",
+        )
+
+
+def _batches(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT service, name, spans, mean_requests FROM batch_span ORDER BY spans DESC, service, name"
+    )
+    for service, name, spans, mean in rows[:1]:
+        yield Gap(
+            "batch_mixed",
+            f"{spans} spans {printable(name, 60)} of {printable(service, 60)} stand for {mean:.3g} requests each: "
+            "their latency belongs to none of them",
+            "which request of a batch made the others slow",
+            "give each request a span of its own with a link to the batch's span, and the batch size as an attribute",
+        )
+    triton = case.rows(
+        "SELECT max(v.value) FILTER (s.name = 'nv_inference_count') / "
+        "nullif(max(v.value) FILTER (s.name = 'nv_inference_exec_count'), 0) "
+        "FROM series AS s JOIN sample AS v ON v.series_id = s.id "
+        "WHERE s.name IN ('nv_inference_count', 'nv_inference_exec_count')"
+    )[0][0]
+    if triton and triton > 1.05 and not rows:
+        yield Gap(
+            "batch_mixed",
+            f"the server's counters are sums over batches of {triton:.3g} requests on average: quantiles for single "
+            "requests cannot be had from them",
+            "whether few requests are very slow or all a little",
+            "start Triton with --metrics-config summary_latencies=true, or trace with --trace-config rate=100",
+        )
+
+
+def _sampling(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
+        "ORDER BY CAST(spans AS DOUBLE) / requests, service",
+        (SAMPLED_BELOW,),
+    )
+    if rows:
+        service, requests, spans = rows[0]
+        of = f" of {printable(service, 60)}" if service else ""
+        yield Gap(
+            "sampled_traces",
+            f"traces have {spans} of the {requests} requests{of} that the metrics count ({spans / requests:.0%}): "
+            "counts and high quantiles from spans are biased",
+            "which single requests were slow, and whose they were",
+            "OTEL_TRACES_SAMPLER=always_on for the engine and gateway, or tail sampling that keeps all slow and failed requests",
+        )
+
+
+def _memory(case: Case) -> Iterator[Gap]:
+    engines, replicas = case.rows(
+        "SELECT count(DISTINCT service), count(DISTINCT (service, replica)) FROM series_role WHERE role = 'running'"
+    )[0]
+    if not engines:
+        return
+    watched = case.scalar(
+        "SELECT count(DISTINCT (service, replica)) FROM series_role WHERE role IN ('host_memory', 'gpu_memory') "
+        "AND service IN (SELECT service FROM series_role WHERE role = 'running') AND replica <> ''"
+    )
+    if watched < replicas:
+        yield Gap(
+            "no_instance_memory",
+            f"memory is recorded for {watched} of {replicas} engine instances",
+            "a leak against fragmentation, a larger batch, or a neighbour on the same device",
+            "scrape container_memory_working_set_bytes (cAdvisor) and DCGM_FI_DEV_FB_USED with Kubernetes' pod labels "
+            "(dcgm-exporter --kubernetes)",
+        )
+
+
+def _clock(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT n.message, s.part FROM ingest_note AS n JOIN source AS s ON s.id = n.source_id "
+        "WHERE n.code = 'clock_skew_unknown' AND s.part = 'incident' ORDER BY s.id LIMIT 1"
+    )
+    if rows and case.scalar(
+        "SELECT count(*) FROM source WHERE kind = 'metrics' AND part = 'incident'"
+    ):
+        yield Gap(
+            "clock_skew_unknown",
+            f"traces are not set against the metrics' clock: {printable(rows[0][0], 300)}",
+            "the order of changes, spans and metrics within some seconds",
+            "keep http_server_request_duration_seconds (or the engine's e2e histogram) with its buckets, scraped every "
+            "15 s or closer, and run chrony on every node",
+        )
+
+
+def _pauses(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT target, pauses, longest_ns, step_ns FROM scrape_pause WHERE longest_ns >= ? * step_ns "
+        "ORDER BY longest_ns DESC, target",
+        (PAUSE_STEPS,),
+    )
+    if rows:
+        yield Gap(
+            "scrape_gaps",
+            f"{_listed([r[0] for r in rows])} could not be scraped for up to {rows[0][2] / 1e9:.0f} s "
+            f"(usually every {rows[0][3] / 1e9:.0f} s)",
+            "whether an outage, a restart or a failed scrape lies in the pause",
+            "export up and scrape_duration_seconds with the rest, and keep the scrape timeout below the interval",
+        )
+
+
+def _span_labels(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT service, spans, no_version, no_environment FROM unlabelled_span ORDER BY service"
+    )
+    lacking = [
+        (label, flag, [r[0] for r in rows if r[column] > UNLABELLED_SHARE * r[1]])
+        for label, flag, column in (
+            ("service.version", "service.version=VERSION", 2),
+            ("deployment.environment.name", "deployment.environment.name=ENV", 3),
+        )
+    ]
+    unnamed = [r for r in rows if not r[0]]
+    lacking += (
+        [("service.name", "service.name=NAME", ["spans without a service"])] if unnamed else []
+    )
+    told = [(label, flag, names) for label, flag, names in lacking if names]
+    if told:
+        yield Gap(
+            "span_labels",
+            "; ".join(
+                f"spans of {_listed(names)} carry no {label}" for label, _, names in told
+            ),
+            "whether a new version came at the onset"
+            if "service.version" in {t[0] for t in told}
+            else None,
+            f"OTEL_RESOURCE_ATTRIBUTES={','.join(flag for _, flag, _ in told)}",
+        )
+
+
+def _series_labels(case: Case) -> Iterator[Gap]:
+    nameless, series = case.rows(
+        "SELECT count(*) FILTER (service = ''), count(*) FROM series_role"
+    )[0]
+    if series and nameless > UNLABELLED_SHARE * series:
+        yield Gap(
+            "series_labels",
+            f"{nameless} of {series} series do not say which service they speak of",
+            "which service is to blame",
+            "export with job, instance and pod labels: query_range keeps them unless the query sums them away",
+        )
+
+
+def _identifiers(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT key, n_values, n_series, metric FROM identifier_label ORDER BY n_values DESC, key"
+    )
+    if rows:
+        key, values, _, metric = rows[0]
+        yield Gap(
+            "identifier_labels",
+            f"label {printable(key, 60)} has {values} values (on {printable(metric, 80)}): an identifier as a label "
+            "makes a series for each request, and none is long enough to tell anything",
+            None,
+            f"drop it at the scrape: metric_relabel_configs: [{{action: labeldrop, regex: {printable(key, 60)}}}]; "
+            "put identifiers on spans and exemplars",
+        )
