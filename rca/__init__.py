@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rca.case import Case
+    from rca.diagnosed import DiagnosedCase
 
 __version__ = "0.1.0"
 __all__ = ["analyze", "open"]
@@ -22,7 +22,7 @@ def analyze(
     out: str | Path | None = None,
     trial_budget_s: float | None = None,
     causes: str | Path | None = None,
-) -> Case:
+) -> DiagnosedCase:
     """A bundle, diagnosed.
 
     Args:
@@ -53,12 +53,12 @@ def analyze(
     return case
 
 
-def open(path: str | Path) -> Case:  # noqa: A001 - rca.open reads as what it is
+def open(path: str | Path) -> DiagnosedCase:  # noqa: A001 - rca.open reads as what it is
     """A case that was kept, read-only.
 
     Raises:
         rca.errors.CaseError: No such file, not a case, or another version.
     """
-    from rca.case import Case
+    from rca.diagnosed import DiagnosedCase
 
-    return Case.open(Path(path), read_only=True)
+    return DiagnosedCase.open(Path(path), read_only=True)

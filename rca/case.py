@@ -166,20 +166,6 @@ class Case:
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
 
-    @property
-    def verdict(self) -> dict[str, Any]:
-        """What verdict.json says."""
-        from rca.verdict_json import verdict
-
-        return verdict(self)
-
-    @property
-    def charts(self) -> Any:
-        """The charts of the postmortem, for notebooks."""
-        from rca.postmortem.charts import Charts
-
-        return Charts(self)
-
     def clear(self, tables: Iterable[str]) -> None:
         """Empty result tables before they are written again."""
         for table in tables:

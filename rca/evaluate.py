@@ -91,11 +91,24 @@ def judge_bundle(bundle: Path) -> Outcome:
 def _outcome(
     name: str, truth: dict[str, Any], verdict: dict[str, Any] | None, error: str | None = None
 ) -> Outcome:
-    right = {str(truth.get("cause", "")), *truth.get("acceptable", ()), *truth.get("causes", ())} - {""}
+    right = {
+        str(truth.get("cause", "")),
+        *truth.get("acceptable", ()),
+        *truth.get("causes", ()),
+    } - {""}
     kind = str(truth.get("kind", "fault"))
     if verdict is None:
         return Outcome(
-            name, kind, tuple(sorted(right)), truth.get("class", ""), (), "failed", None, 1.0, 0.0, error
+            name,
+            kind,
+            tuple(sorted(right)),
+            truth.get("class", ""),
+            (),
+            "failed",
+            None,
+            1.0,
+            0.0,
+            error,
         )
     told = verdict["verdict"]
     ranked = [h["cause"] for h in verdict["hypotheses"]]
@@ -141,7 +154,10 @@ def scores(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
 def _of_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     n = len(outcomes)
     if kind == "healthy":
-        return {"n": n, "no_incident": wilson(sum(o.status == "no_incident" for o in outcomes), n)}
+        return {
+            "n": n,
+            "no_incident": wilson(sum(o.status == "no_incident" for o in outcomes), n),
+        }
     if kind == "unmodelled":
         careful = sum(o.status == "unknown" or o.confidence < 0.5 or o.hit(1) for o in outcomes)
         return {"n": n, "careful": wilson(careful, n), "iou": _mean(o.iou for o in outcomes)}

@@ -25,6 +25,9 @@ FLAT = 0.25
 KEPT_UNKNOWN = 20
 _RESAMPLES = 300
 _MIN_POINTS = 3
+_MIN_EARLY = 8
+_CLEARANCE = 4
+"""The lead-in ends this part of the window's length before it."""
 _SHARE_FLOOR = 0.05
 _BLOCKS = 8
 
@@ -126,8 +129,7 @@ def measure(signal: Signal, span: Span) -> Move | None:
         return None
     sides = [("baseline", signal.baseline)]
     if not capture:
-        before = signal.incident.pick(signal.incident.ts_ns < span.start_ns - span.margin_ns)
-        sides.append(("lead-in", before))
+        sides.append(("lead-in", _lead_in(signal.incident, span)))
     usable = [(name, points) for name, points in sides if len(points.ts_ns) >= fewest]
     if not usable:
         return None
@@ -136,6 +138,18 @@ def measure(signal: Signal, span: Span) -> Move | None:
     if len({np.sign(m[0]) for m in measured if abs(m[0]) >= FLAT}) > 1:
         g = 0.0  # up against one reference and down against the other: it drifts
     return Move(signal, name, reference, observed, g)
+
+
+def _lead_in(points: Points, span: Span) -> Points:
+    """The points before the window, well before it where there are enough.
+
+    A fault that grows slowly begins before anybody feels it.
+    """
+    clear = span.start_ns - max(span.margin_ns, (span.end_ns - span.start_ns) // _CLEARANCE)
+    early = points.pick(points.ts_ns < clear)
+    if len(early.ts_ns) >= _MIN_EARLY:
+        return early
+    return points.pick(points.ts_ns < span.start_ns - span.margin_ns)
 
 
 def strength(signal: Signal, reference: Points, observed: Points) -> float:
@@ -272,7 +286,7 @@ def _sql(move: Move, span: Span) -> str:
     outside = (
         "part = 'baseline'"
         if move.side == "baseline"
-        else f"part = 'incident' AND ts_ns < {span.start_ns - span.margin_ns}"
+        else f"part = 'incident' AND ts_ns <= {int(move.reference.ts_ns[-1])}"
     )
     where = " AND ".join(
         f"{column} = {quoted(value)}"

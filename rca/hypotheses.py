@@ -219,7 +219,9 @@ def _unexplained(role: str, seen: Observed, cause: Cause, numbers: dict[str, Any
 
 def _asks_for_a_cause(role: str, seen: Observed) -> bool:
     """Whether a move needs explaining: no mere consequence, and no time that became shorter."""
-    shorter = seen.strength < 0 and meanings()[role].unit == "s" if role in meanings() else False
+    shorter = (
+        seen.strength < 0 and meanings()[role].unit == "s" if role in meanings() else False
+    )
     return role not in settings()["consequences"] and not shorter
 
 
@@ -229,7 +231,9 @@ def _required(cause: Cause, observed: dict[str, Observed]) -> bool | None:
     if not measured:
         return None
     return any(
-        cause.expected[r][0] * seen.strength >= FLAT for r, seen in measured if r in cause.expected
+        cause.expected[r][0] * seen.strength >= FLAT
+        for r, seen in measured
+        if r in cause.expected
     )
 
 

@@ -29,6 +29,7 @@ from rca import (
 from rca.archive import DEFAULT_MAX_UNPACKED
 from rca.bundle import Bundle, find
 from rca.case import Case
+from rca.diagnosed import DiagnosedCase
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.trial import DEFAULT_BUDGET_S
@@ -66,7 +67,7 @@ def analyze(
     *,
     step: Step = _silent,
     progress: Progress | None = None,
-) -> Case:
+) -> DiagnosedCase:
     """Read a bundle, find the incident, its cause and a fix, and put both to the test.
 
     Args:
@@ -91,7 +92,7 @@ def read(
     case_path: Path | None = None,
     *,
     progress: Progress | None = None,
-) -> Case:
+) -> DiagnosedCase:
     """Read a bundle into a case, roles assigned, nothing diagnosed.
 
     Files that an existing case has already are passed over.
@@ -109,11 +110,15 @@ def _read(
     progress: Progress | None,
     *,
     keep: bool = False,
-) -> tuple[Case, Bundle]:
+) -> tuple[DiagnosedCase, Bundle]:
     with tempfile.TemporaryDirectory(prefix="rca-") as workspace:
         bundle = find(paths, baseline, Path(workspace), max_unpacked)
         old = keep and case_path is not None and case_path.is_file()
-        case = Case.open(case_path) if old and case_path else Case.create(case_path)
+        case = (
+            DiagnosedCase.open(case_path)
+            if old and case_path
+            else DiagnosedCase.create(case_path)
+        )
         ingest(case, bundle, progress)
     return case, bundle
 
@@ -124,9 +129,9 @@ def sources(case: Case) -> list[dict[str, Any]]:
     return case.sql(f"SELECT {columns} FROM source ORDER BY id").to_dicts()
 
 
-def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> Case:
+def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> DiagnosedCase:
     """Rank and judge an existing case again, on the evidence that it holds."""
-    case = Case.open(path)
+    case = DiagnosedCase.open(path)
     hypotheses.rank(case, causes)
     gaps.look(case)
     _judge(case, judge)
@@ -161,9 +166,9 @@ def _judge(case: Case, judge: Judge | None) -> None:
             record(case, second)
 
 
-def try_again(path: Path, cause: str | None, budget_s: float) -> Case:
+def try_again(path: Path, cause: str | None, budget_s: float) -> DiagnosedCase:
     """Run the experiment of an existing case again, for another cause if one is named."""
-    case = Case.open(path)
+    case = DiagnosedCase.open(path)
     trial.run(case, budget_s, cause)
     fixes.propose(case)
     return case

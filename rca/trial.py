@@ -115,8 +115,10 @@ def observed(case: Case) -> dict[str, float]:
         for side in (before, after):
             if top in side and side.get(bottom, 0.0) > 0:
                 side[figure] = scale * side[top] / side[bottom]
+    _prefer_live_memory(case, before, after)
     sides = [
-        {_ROLES.get(role, role): value for role, value in side.items()} for side in (before, after)
+        {_ROLES.get(role, role): value for role, value in side.items()}
+        for side in (before, after)
     ]
     for side, quantiles in zip(sides, _quantiles(case), strict=True):
         side.update(quantiles)
@@ -137,6 +139,29 @@ def _levels(case: Case) -> tuple[dict[str, float], dict[str, float]]:
         before.setdefault(role, float(reference))
         after.setdefault(role, float(value))
     return before, after
+
+
+_LIVE = """
+SELECT part, sum(grown) / sum(seconds)
+FROM (
+    SELECT any_value(s.part) AS part,
+        max_by(m.allocated_bytes, m.ts_ns) - min_by(m.allocated_bytes, m.ts_ns) AS grown,
+        (max(m.ts_ns) - min(m.ts_ns)) / 1e9 AS seconds
+    FROM memory_event AS m JOIN source AS s ON s.id = m.source_id
+    WHERE m.allocated_bytes IS NOT NULL
+    GROUP BY m.source_id
+    HAVING seconds > 0
+)
+GROUP BY part
+"""
+
+
+def _prefer_live_memory(case: Case, before: dict[str, float], after: dict[str, float]) -> None:
+    """Growth of memory from profiles where both sides have one: a process also grows by warming up."""
+    live = dict(case.rows(_LIVE))
+    if len(live) == 2 and before.get("host_memory", 0.0) > 0:
+        for side, part in ((before, "baseline"), (after, "incident")):
+            side["memory_growth"] = 60.0 * max(float(live[part]), 0.0) / before["host_memory"]
 
 
 def _quantiles(case: Case) -> tuple[dict[str, float], dict[str, float]]:

@@ -22,7 +22,9 @@ _PARTS = frozenset({"queue", "prefill", "decode", "engine, rest", "gateway and n
                     "no engine span", "end to end", "residual"})  # fmt: skip
 _CALLS = "calls of "
 _OTHER_CHANGE = 0.2
-_NAMELESS = 0.3
+_NAMELESS = 0.02
+_FAR_CHANGE = -1.0
+_NEAR_CHANGES = 8
 """What weighs little, however much there is of it: a bundle must not crowd its own evidence out."""
 _OWN_NAME = re.compile(r"[a-z, _]{1,80}")
 
@@ -75,8 +77,8 @@ def collect(case: Case, causes: dict[str, Cause]) -> Facts:
     )
     candidates = list(_candidates(case, causes))
     required = {r for c in candidates for r in causes[c.cause].requires}
-    matched = {e for c in candidates for e in c.supports}
-    evidence = list(_evidence(case, masker, start_ns, required, matched))
+    near = _near_changes(case, {e for c in candidates for e in c.supports}, start_ns)
+    evidence = list(_evidence(case, masker, start_ns, required, near))
     context = {
         "window": _window(case),
         "services": _services(masker, engines),
@@ -146,7 +148,7 @@ def _services(masker: Masker, engines: set[str]) -> list[dict[str, str]]:
 
 
 def _evidence(
-    case: Case, masker: Masker, start_ns: int | None, required: set[str], matched: set[str]
+    case: Case, masker: Masker, start_ns: int | None, required: set[str], near: dict[str, float]
 ) -> Iterator[Fact]:
     changes = {
         (row[0], row[5]): row
@@ -164,9 +166,21 @@ def _evidence(
             continue
         if row["direction"] == "event":
             change = changes.get((row["subject"], row["onset_ns"]))
-            yield _event(row, change, masker, start_ns, matched)
+            yield _event(row, change, masker, start_ns, near)
         else:
             yield _move(row, parts.get(row["id"]), masker, start_ns, required)
+
+
+def _near_changes(case: Case, matched: set[str], start_ns: int | None) -> dict[str, float]:
+    """Weights of changes: those that a candidate rests on, then the few nearest to the window."""
+    rows = case.rows(
+        "SELECT id FROM evidence WHERE direction = 'event' ORDER BY abs(onset_ns - ?) NULLS LAST, rowid",
+        [start_ns or 0],
+    )
+    others = [key for (key,) in rows if key not in matched]
+    return {key: 1.0 for (key,) in rows if key in matched} | dict.fromkeys(
+        others[:_NEAR_CHANGES], _OTHER_CHANGE
+    )
 
 
 def _event(
@@ -174,7 +188,7 @@ def _event(
     change: tuple[Any, ...] | None,
     masker: Masker,
     start_ns: int | None,
-    matched: set[str],
+    near: dict[str, float],
 ) -> Fact:
     shown: dict[str, Any] = {"id": row["id"], "kind": "change", "direction": "event"}
     if change is not None:
@@ -188,9 +202,7 @@ def _event(
         }
         if start_ns is not None:
             shown["seconds_before_window"] = number((start_ns - ts_ns) / 1e9)
-    return Fact(
-        row["id"], "change", "event", 0.0, shown, 1.0 if row["id"] in matched else _OTHER_CHANGE
-    )
+    return Fact(row["id"], "change", "event", 0.0, shown, near.get(row["id"], _FAR_CHANGE))
 
 
 def _move(

@@ -30,12 +30,18 @@ every AS (
     LEFT JOIN family AS f ON f.source_id = g.source_id AND f.role = r.role
     WHERE r.role <> 'op_gemm'
 ),
--- Time in top operators against the span of the capture: the rest is the host doing something else.
-top AS (
-    SELECT o.source_id, sum(o.dur_ns) AS busy_ns
+-- Time covered by operators, as a union, against the span of the capture: the rest is the host
+-- doing something else.
+covered AS (
+    SELECT o.source_id,
+        greatest(o.start_ns + o.dur_ns - greatest(o.start_ns, coalesce(max(o.start_ns + o.dur_ns) OVER (
+            PARTITION BY o.source_id ORDER BY o.start_ns, o.start_ns + o.dur_ns
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), o.start_ns)), 0) AS added_ns
     FROM cpu_op AS o
-    WHERE o.kind = 'op' AND o.depth = 0
-    GROUP BY o.source_id
+    WHERE o.kind = 'op'
+),
+top AS (
+    SELECT source_id, sum(added_ns) AS busy_ns FROM covered GROUP BY source_id
 ),
 live AS (
     SELECT m.source_id, max_by(m.allocated_bytes, m.ts_ns) - min_by(m.allocated_bytes, m.ts_ns) AS grown,
