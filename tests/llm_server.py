@@ -64,7 +64,7 @@ def completion(text: str | None, *, finish: str = "stop", **message: Any) -> Raw
 def error(status: int, message: str = "no", **more: Any) -> Raw:
     """An error as OpenAI words it."""
     text = json.dumps({"error": {"message": message, "type": "x", "param": None, **more}})
-    return Raw(text.encode(), status)
+    return Raw(text.encode(), status, {"retry-after": "0"})
 
 
 def shown(body: Body) -> Body:

@@ -45,6 +45,7 @@ def rca(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow
 def test_judge_by_a_model_and_replay(path: Path, server: Server, tmp_path: Path) -> None:
     done = rca("judge", str(path), "--judge", "openai", "--model", "m", "--samples", "2")
     assert done.returncode == 0, done.stderr

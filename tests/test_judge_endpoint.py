@@ -18,10 +18,17 @@ ONE = Ask(models=("m",), samples=1, timeout_s=10)
 HTML = Raw(b"<!doctype html><title>Sign in</title>", headers={"x": "y"})
 
 
-@pytest.fixture
-def case() -> Iterator[Case]:
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Case]:
     with case_builder.diagnosed() as made:
         yield made
+
+
+@pytest.fixture
+def case(shared: Case) -> Case:
+    """A case that was never asked about."""
+    shared.clear(["judge_exchange"])
+    return shared
 
 
 def asked(case: Case, ask: Ask = ONE) -> list[str]:
@@ -82,9 +89,7 @@ def test_failure_ends_in_one_line(
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_no_storm_of_retries(status: int, case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    answer = error(status, headers=None)
-    answer.headers = {"retry-after": "0"}
-    with serving(lambda _: answer) as server:
+    with serving(lambda _: error(status)) as server:
         use(server, monkeypatch)
         asked(case, Ask(models=("m",), samples=20, timeout_s=20))
         assert len(server.bodies) == 3

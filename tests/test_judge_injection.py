@@ -23,7 +23,7 @@ from rca.pipeline import Options, analyze
 
 ASK = Ask(models=("m",), samples=1, replay="never")
 ALL = list(variants())
-FEW = [v for i, v in enumerate(ALL) if i % 9 == 0]
+FEW = [v for i, v in enumerate(ALL) if i % 17 == 0]
 POOL = next((Path(__file__).parent.parent / "sample_traces").glob("*_kv_pool_too_small"))
 
 

@@ -134,6 +134,7 @@ def test_no_planted_secret_is_sent_and_all_names_come_back(
     assert SECRETS["change"] in found.reason
 
 
+@pytest.mark.slow
 def test_restored_names_stand_in_the_local_report(tmp_path: Path, server: Server) -> None:
     def respond(body: dict[str, object]) -> dict[str, object]:
         return judgement(body) | {"reason": "change-1 cut the pool of host-1"}

@@ -10,7 +10,7 @@ import os
 import threading
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,6 +59,7 @@ class Endpoint:
 
     def __init__(self, url: str, key: str) -> None:
         self._url, self._key = url, key
+        self._client: Any = None
         self._left: dict[str, int] = {}
         self._without: dict[str, set[str]] = {}
 
@@ -87,6 +88,25 @@ class Endpoint:
                 hint="set it, or set OPENAI_BASE_URL to an endpoint of your own",
             )
         return cls(url, key or "none")  # the client wants a key; a local server ignores it
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._client is not None:
+            self._client.close()
+
+    def _open(self) -> Any:
+        """The client, made at the first call: importing it takes most of a second."""
+        if self._client is None:
+            import openai
+
+            # A redirect would send the question to whom it was not meant for.
+            http = openai.DefaultHttpxClient(follow_redirects=False)
+            self._client = openai.OpenAI(
+                api_key=self._key, base_url=self._url, max_retries=0, http_client=http
+            )
+        return self._client
 
     @property
     def address(self) -> str:
@@ -141,17 +161,10 @@ class Endpoint:
 
         left_s = max(deadline - time.monotonic(), 0.001)
         try:
-            # A redirect would send the question to whom it was not meant for.
-            http = openai.DefaultHttpxClient(follow_redirects=False)
             with (
-                openai.OpenAI(
-                    api_key=self._key,
-                    base_url=self._url,
-                    max_retries=0,
-                    timeout=left_s,
-                    http_client=http,
-                ) as client,
-                client.chat.completions.with_streaming_response.create(**body) as response,
+                self._open()
+                .with_options(timeout=left_s)
+                .chat.completions.with_streaming_response.create(**body) as response
             ):
                 return _limited(response.iter_bytes(), deadline, self.address)
         except openai.APITimeoutError:
@@ -192,7 +205,11 @@ class Endpoint:
                 wait_s=_retry_after(error),
             )
         if status >= 500:
-            return Failed(f"{self.address} is in trouble ({status}): {told}", again=True)
+            return Failed(
+                f"{self.address} is in trouble ({status}): {told}",
+                again=True,
+                wait_s=_retry_after(error),
+            )
         words = {
             401: "does not take the key in OPENAI_API_KEY",
             403: "does not permit this",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -128,21 +129,29 @@ class LlmJudge:
     ) -> Iterator[Member]:
         """Every model in turn; the purse and the deadline are shared."""
         ask = self._ask
-        endpoint = None if ask.replay == "only" else Endpoint.from_environment()
         purse = Purse(ask.max_tokens, ask.max_cost, ask.prices)
-        for model in ask.models:
-            hearing = _Hearing(case, pack, causes, endpoint, purse, deadline, ask)
-            yield hearing.hear(model)
+        endpoint, why = None, "some answers are not in the case, and --replay only never calls"
+        if ask.replay != "only":
+            try:
+                endpoint = Endpoint.from_environment()
+            except JudgeError as error:  # stored answers can be read all the same
+                why = str(error)
+        with endpoint or nullcontext():
+            for model in ask.models:
+                hearing = _Hearing(case, pack, causes, endpoint, why, purse, deadline, ask)
+                yield hearing.hear(model)
 
 
 @dataclass
 class _Hearing:
     """All samples of one model."""
 
+    # `why_not` is said where there is no endpoint to ask.
     case: Case
     pack: Pack
     causes: dict[str, Cause]
     endpoint: Endpoint | None
+    why_not: str
     purse: Purse
     deadline: float
     ask: Ask
@@ -173,7 +182,7 @@ class _Hearing:
     def _unasked(self, question: Request) -> str | None:
         """Why a question is not to be sent; None when it is."""
         if self.endpoint is None:
-            return "some answers are not in the case, and --replay only never calls"
+            return self.why_not
         if time.monotonic() >= self.deadline:
             return f"the time of {self.ask.timeout_s:g} s was used up before all samples"
         size = tokens(json.dumps(question.body))
