@@ -20,11 +20,13 @@ def case() -> Iterator[Case]:
         yield made
 
 
-def values(case: Case, role: str, part: str = "incident") -> list[tuple[float, float, float]]:
+def values(
+    case: Case, role: str, part: str = "incident", service: str = "%"
+) -> list[tuple[float, float, float]]:
     """(seconds, num, den) of a role, as evidence sees it."""
     return case.rows(
-        "SELECT (ts_ns - ?) / 1e9, num, den FROM signal_value WHERE role = ? AND part = ? ORDER BY ALL",
-        (T0, role, part),
+        "SELECT (ts_ns - ?) / 1e9, num, den FROM signal_value WHERE role = ? AND part = ? AND service LIKE ? ORDER BY ALL",
+        (T0, role, part, service),
     )
 
 
@@ -134,7 +136,7 @@ def test_versions_that_do_not_belong_together(case: Case) -> None:
                  tokenizer__version=tokenizer)  # fmt: skip
         add_span(case, trace, f"t{i}", "vllm", "llm_request", i, parent=f"t{i}-POST /v1/completions",
                  model__version=model)  # fmt: skip
-    assert [n for _, n, _ in values(case, "version_skew")] == [0] * 6 + [1, 1, 0, 0]
+    assert [n for _, n, _ in values(case, "version_skew", service="")] == [0] * 6 + [1, 1, 0, 0]
 
 
 def test_versions_that_count_differently_are_held_to_their_usual_partner(case: Case) -> None:
@@ -142,7 +144,7 @@ def test_versions_that_count_differently_are_held_to_their_usual_partner(case: C
     pairs = [("llama-3.1", "v41")] * 6 + [("llama-3.3", "v41")] + [("llama-3.3", "v42")] * 3
     for i, (model, cache) in enumerate(pairs):
         add_request(case, trace, f"t{i}", i, model__version=model, cache__model_version=cache)
-    assert [n for _, n, _ in values(case, "version_skew")] == [0] * 6 + [1, 0, 0, 0]
+    assert [n for _, n, _ in values(case, "version_skew", service="")] == [0] * 6 + [1, 0, 0, 0]
 
 
 def test_one_request_that_two_models_answer(case: Case) -> None:
@@ -151,7 +153,25 @@ def test_one_request_that_two_models_answer(case: Case) -> None:
         add_request(case, trace, f"t{i}", i, model__version="1", tokenizer__version="1")
         add_span(case, trace, f"t{i}", "vllm", "llm_request", i, parent=f"t{i}-POST /v1/completions",
                  model__version=other)  # fmt: skip
-    assert [n for _, n, _ in values(case, "version_skew")] == [0, 0, 1]
+    assert [n for _, n, _ in values(case, "version_skew", service="")] == [0, 0, 1]
+
+
+def test_a_service_that_answers_with_two_versions_at_once(case: Case) -> None:
+    trace = add_source(case, "trace")
+    versions = [
+        (1, "7", "a"),
+        (5, "7", "a"),
+        (12, "7", "a"),
+        (15, "8", "a"),
+        (22, "8", "a"),
+        (25, "1", "b"),
+    ]
+    for second, version, model in versions:
+        add_request(
+            case, trace, f"t{second}", second, model__version=version, model__name=model
+        )
+    found = values(case, "version_skew", service="gateway")
+    assert found == [(0.0, 0.0, 1.0), (10.0, 1.0, 1.0), (20.0, 0.0, 1.0)]
 
 
 def test_tenants_that_the_baseline_does_not_know(case: Case) -> None:

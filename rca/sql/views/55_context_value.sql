@@ -151,6 +151,23 @@ version_skew AS (
     JOIN usual AS u ON u.kind = p.kind AND u.model = p.model
     GROUP BY p.source_id, p.trace_id, p.part, p.ts_ns
 ),
+-- Stretches of ten seconds in which one service answered with two versions of the same model or
+-- tokenizer. Two builds of the service itself stand side by side in every rollout, and do not count.
+service_version AS (
+    SELECT 'trace' AS source, part, 'version_skew' AS role, service, bin * 10000000000 AS ts_ns,
+        CAST(max(CAST(models > 1 OR tokenizers > 1 AS INTEGER)) AS DOUBLE) AS num, 1.0 AS den
+    FROM (
+        SELECT part, service, ts_ns // 10000000000 AS bin,
+            count(DISTINCT coalesce(attributes ->> '$."model.version"', attributes ->> '$."resource.model.version"')) AS models,
+            count(DISTINCT coalesce(
+                attributes ->> '$."tokenizer.version"', attributes ->> '$."resource.tokenizer.version"')) AS tokenizers
+        FROM told
+        WHERE service <> '' AND regexp_matches(text, '"(resource\.)?(model|tokenizer)\.version"')
+        GROUP BY part, service, bin,
+            coalesce(attributes ->> '$."model.name"', attributes ->> '$."gen_ai.request.model"')
+    )
+    GROUP BY part, service, bin
+),
 -- Tenants of the first third of each side; those of the whole baseline are known in the incident.
 tenant_seen AS (
     SELECT part, tenant, start_ns, service,
@@ -183,6 +200,7 @@ every AS (
     UNION ALL SELECT * FROM schema_share
     UNION ALL SELECT * FROM lora_waiting
     UNION ALL SELECT * FROM version_skew
+    UNION ALL SELECT * FROM service_version
     UNION ALL SELECT * FROM tenant_new
 )
 SELECT
