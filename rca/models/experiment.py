@@ -16,16 +16,24 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from rca.errors import CauseError, MissingExtra
+from rca.models.conclusion import (
+    Verdict,
+    describe,
+    explains_better,
+    lacks_hallmark,
+    on_pairs,
+    still_text,
+)
 from rca.models.fault import Fault
 from rca.models.faults import PLACEBO, find
 from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
-from rca.models.ranking import LEAST_LIKENESS, MARGIN, Rank, is_still, rank
+from rca.models.ranking import LEAST_LIKENESS, MARGIN, is_still, rank
 from rca.models.reproduce import torch_runtime
-from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, mean_of, still
+from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, still
 from rca.models.settings import Plan
 from rca.models.workload import WorkloadSettings
 
@@ -36,11 +44,8 @@ __all__ = ["ArmRow", "Experiment", "run"]
 
 Progress = Callable[[str], None]
 
-FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
-_HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
 _LEAST_BUDGET_S = 1.0
 _SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
-_HALLMARK_MOVED = math.log(1.1)
 _COUNTED_RIVALS = 2
 
 
@@ -70,13 +75,6 @@ class Experiment:
     spent_ns: int = 0
     arms: list[ArmRow] = field(default_factory=list)
     details: dict[str, object] = field(default_factory=dict)
-
-
-class Verdict(NamedTuple):
-    """A status and its reason."""
-
-    status: str
-    reason: str
 
 
 def run(
@@ -183,7 +181,7 @@ class _Trial:
         if self.made and self._needs_counts():
             self._count(shown)
         if missing := still(self.fault.moves, shown[self.fault.cause, 1.0]):
-            return Verdict("refuted", _still_text(missing))
+            return Verdict("refuted", still_text(missing))
         if self.observed and (verdict := self._rank(shown)):
             return verdict
         if self.made is None:
@@ -199,7 +197,7 @@ class _Trial:
         if is_still(self.observed):
             return Verdict("refuted", "nothing in the incident's figures moved by a fifth")
         verdict = self._rank(shown)
-        if lacking := _lacks_hallmark(self.fault, self.observed):
+        if lacking := lacks_hallmark(self.fault, self.observed):
             return Verdict("refuted", lacking)
         if verdict and not self._needs_counts():
             return verdict
@@ -245,7 +243,7 @@ class _Trial:
 
     def _check_counters(self, screening: Screening) -> Verdict | None:
         if missing := screening.still_counters(self.fault):
-            return Verdict("refuted", _still_text(missing))
+            return Verdict("refuted", still_text(missing))
         response = screening.dose_response(self.fault)
         if response:
             self.details["dose_response"] = {
@@ -294,7 +292,7 @@ class _Trial:
         lacking = {
             rival.cause: reason
             for rival in self.rivals
-            if (reason := _lacks_hallmark(rival, self.observed))
+            if (reason := lacks_hallmark(rival, self.observed))
         }
         self.details["ruled_out"] = lacking
         self.details["ranks"] = [found.as_dict() for found in ranks]
@@ -308,7 +306,7 @@ class _Trial:
                 f"worst in {own.worst_figure})",
             )
         if others and others[0].likeness > own.likeness + MARGIN:
-            return Verdict("refuted", _explains_better(others[0], own))
+            return Verdict("refuted", explains_better(others[0], own))
         near = [found for found in others if found.likeness > own.likeness - MARGIN]
         if near:
             names = ", ".join(sorted({own.cause, *(found.cause for found in near)}))
@@ -326,8 +324,8 @@ class _Trial:
                 "inconclusive",
                 f"the budget of {self.budget_s:g} s was spent after {self.pairs} of {PAIRS} pairs",
             )
-        self._describe(pairing)
-        return self._verdict(pairing)
+        self.details |= describe(self.fault, pairing)
+        return on_pairs(self.fault, pairing, has_incident=bool(self.observed))
 
     def _arms(self) -> dict[str, ArmPlan]:
         arms: dict[str, ArmPlan] = {
@@ -340,98 +338,6 @@ class _Trial:
         if fix:
             arms["fix"] = lambda seconds: fix.apply(self._faulty(seconds))
         return arms
-
-    def _describe(self, pairing: Pairing) -> None:
-        timing = self.fault.timing
-        self.details["seconds_a_run"] = pairing.seconds
-        noise = {figure: pairing.noise(figure) for figure in timing}
-        self.details["noise"] = {k: v for k, v in noise.items() if math.isfinite(v)}
-        effects: dict[str, dict[str, object]] = {}
-        for arm in sorted(pairing.runs):
-            found = {figure: pairing.effect(arm, figure) for figure in timing}
-            effects[arm] = {key: value.as_dict() for key, value in found.items() if value}
-        self.details["effects"] = effects
-        if "fix" in pairing.runs:
-            ratios = mean_of(pairing.ratios("fix"))
-            worse = {k: math.exp(v) for k, v in ratios.items() if abs(v) > math.log(1.2)}
-            self.details["side_effects"] = worse
-
-    def _verdict(self, pairing: Pairing) -> Verdict:
-        if missing := still(self.fault.moves, mean_of(pairing.ratios("fault"))):
-            return Verdict("refuted", _still_text(missing) + " in torch")
-        slow = [figure for figure in self.fault.timing if self._is_slower(pairing, figure)]
-        if not self.observed:
-            return Verdict("mechanism_only", "no figures of the incident to compare with")
-        if not slow:
-            return Verdict(
-                "mechanism_only",
-                "counters moved as they must, but no latency beyond the noise of equal arms",
-            )
-        if self.fault.fix is None:
-            return Verdict("mechanism_only", "reproduced, but no other knob mends it here")
-        return self._verdict_on_fix(pairing, slow)
-
-    def _is_slower(self, pairing: Pairing, figure: str) -> bool:
-        effect = pairing.effect("fault", figure)
-        return bool(effect and effect.same_sign and effect.low > pairing.noise(figure))
-
-    def _verdict_on_fix(self, pairing: Pairing, slow: Sequence[str]) -> Verdict:
-        if all(_is_mended(pairing, "placebo", figure) for figure in slow):
-            return Verdict("inconclusive", "the placebo mends it too")
-        if all(_is_mended(pairing, "fix", figure) for figure in slow):
-            return Verdict(
-                "validated",
-                f"reproduced in {self.pairs} of {self.pairs} pairs, most like the incident, "
-                f"and mended by another knob",
-            )
-        share = min(_mended_share(pairing, figure) for figure in slow)
-        if share >= _HALF_MENDED:
-            noisy = all(_may_be_mended(pairing, figure) for figure in slow)
-            doubt = "; whether that is all of it, the noise does not show" if noisy else ""
-            return Verdict(
-                "partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}"
-            )
-        return Verdict("mechanism_only", "reproduced, but the fix does not mend it")
-
-
-def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
-    effect = pairing.effect(arm, figure)
-    return effect is not None and effect.high < FIXED_BELOW
-
-
-def _may_be_mended(pairing: Pairing, figure: str) -> bool:
-    effect = pairing.effect("fix", figure)
-    return effect is not None and effect.low <= 1.0
-
-
-def _mended_share(pairing: Pairing, figure: str) -> float:
-    fault, fix = pairing.effect("fault", figure), pairing.effect("fix", figure)
-    if fault is None or fix is None or fault.ratio <= 1:
-        return 0.0
-    return 1 - max(0.0, math.log(fix.ratio)) / math.log(fault.ratio)
-
-
-def _lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
-    """Why the incident cannot be of this cause; None when nothing speaks against it."""
-    figure = fault.hallmark
-    if figure is None or figure not in observed:
-        return None
-    moved = observed[figure] * fault.moves[figure]
-    if moved >= _HALLMARK_MOVED:
-        return None
-    way = "up" if fault.moves[figure] > 0 else "down"
-    return f"{fault.cause} drives {figure} {way}, and the incident does not show that"
-
-
-def _still_text(missing: Sequence[str]) -> str:
-    return f"the fault does not move {', '.join(missing)} under this workload"
-
-
-def _explains_better(other: Rank, own: Rank) -> str:
-    return (
-        f"{other.cause} looks more like the incident ({other.likeness:.2f} against "
-        f"{own.likeness:.2f}; worst in {own.worst_figure})"
-    )
 
 
 def _turned(before: Plan, after: Plan) -> str:

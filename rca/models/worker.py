@@ -6,16 +6,12 @@ wall clock is read for that section only. Real nanoseconds times `scale` are vir
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from pathlib import Path
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from statistics import median
-from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -32,8 +28,15 @@ from rca.models.decoder import (
 from rca.models.engine import StepResult
 from rca.models.frontend import Frontend
 from rca.models.gateway import Request
+from rca.models.process import (
+    collections,
+    raise_compile_limit,
+    resident_bytes,
+    return_free_memory,
+)
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import MS, Plan
+from rca.models.step_input import step_input
 from rca.models.twin import TwinWorker
 from rca.models.workload import VOCABULARY, Arrival
 
@@ -155,17 +158,17 @@ class TorchWorker:
         self._wall_extra_ns = 0
         self._resident_at_start = _BASE_BYTES
         self._objects: list[list[int]] = []
-        self._collections_before = _collections()
+        self._collections_before = collections()
 
     def __enter__(self) -> TorchWorker:
         gc.collect()
-        _return_free_memory()
+        return_free_memory()
         if self.plan.build.collected_objects:
             self._objects = [[] for _ in range(self.plan.build.collected_objects)]
             if self.plan.args.gc_freeze:
                 gc.freeze()
-        self._collections_before = _collections()
-        self._resident_at_start = _resident_bytes()
+        self._collections_before = collections()
+        self._resident_at_start = resident_bytes(_BASE_BYTES)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -226,7 +229,7 @@ class TorchWorker:
 
     def collections(self) -> Sequence[int]:
         """Collections of this process since the worker began."""
-        pairs = zip(_collections(), self._collections_before, strict=True)
+        pairs = zip(collections(), self._collections_before, strict=True)
         return [now - before for now, before in pairs]
 
     def _compile(self) -> FeedForward:
@@ -235,7 +238,7 @@ class TorchWorker:
 
         dynamo.reset()
         # Our own limit below counts; the compiler's must not come first.
-        self._restore = _set_limit(dynamo.config, 1_000)
+        self._restore = raise_compile_limit(dynamo.config, 1_000)
         limit = self.plan.build.static_shapes
         dynamic = self.plan.args.compile_dynamic
         compiled = torch.compile(feed_forward, backend="eager", dynamic=dynamic)
@@ -279,56 +282,12 @@ class TorchWorker:
 
     def inputs(self, batch: Batch) -> StepInput:
         """The index tensors of a step."""
-        size = self.plan.args.block_size
-        decodes, prefills = batch.decodes, batch.prefills
-        tokens: list[int] = []
-        positions: list[int] = []
-        slots: list[int] = []
-        last: list[int] = []
-        for piece in [*decodes, *prefills]:
-            request, end = piece.request, piece.start + piece.count
-            samples = piece.samples
-            tokens += request.tokens[piece.start : end]
-            positions += range(piece.start, end)
-            slots += [
-                request.blocks[at // size] * size + at % size for at in range(piece.start, end)
-            ]
-            if samples:
-                last.append(len(tokens) - 1)
-        tables, mask = self._decode_tables(decodes)
-        return StepInput(
-            tokens=self._tensor(tokens),
-            positions=self._tensor(positions),
-            slots=self._tensor(slots),
-            n_decode=len(decodes),
-            decode_tables=tables,
-            decode_mask=mask,
-            pieces=[self._piece(piece) for piece in prefills],
-            last_rows=self._tensor(last),
+        return step_input(
+            batch,
+            block_size=self.plan.args.block_size,
+            heads=self.made.model.config.heads,
+            device=self.made.device,
         )
-
-    def _decode_tables(self, decodes: Sequence[Slice]) -> tuple[Tensor, Tensor]:
-        size = self.plan.args.block_size
-        counts = [piece.start // size + 1 for piece in decodes]
-        width = max(counts, default=0)
-        tables = [
-            piece.request.blocks[:count] + [0] * (width - count)
-            for piece, count in zip(decodes, counts, strict=True)
-        ]
-        ends = self._tensor([piece.start for piece in decodes])
-        at = torch.arange(width * size, device=self.made.device)
-        return self._tensor(tables), (at <= ends[:, None])[:, None, None]
-
-    def _piece(self, piece: Slice) -> tuple[int, Tensor, Tensor]:
-        size, end = self.plan.args.block_size, piece.start + piece.count
-        blocks = piece.request.blocks[: -(-end // size)]
-        at = torch.arange(len(blocks) * size, device=self.made.device)
-        rows = torch.arange(piece.start, end, device=self.made.device)
-        mask = at <= rows.repeat_interleave(self.made.model.config.heads)[:, None]
-        return piece.count, self._tensor([blocks]), mask
-
-    def _tensor(self, values: Sequence[int] | Sequence[list[int]]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.made.device)
 
     def _process(self, logits: Tensor) -> Tensor:
         """A logits processor that keeps tensors of every step and looks at all of them."""
@@ -386,31 +345,6 @@ class TorchWorker:
         every = self.plan.build.collect_every_steps
         if self.plan.build.collected_objects and self._steps % every == 0:
             gc.collect()
-
-
-def _set_limit(config: ModuleType, limit: int) -> Callable[[], None]:
-    """Raise the compiler's limit, by its name in this torch; returns what undoes it."""
-    name = "recompile_limit" if hasattr(config, "recompile_limit") else "cache_size_limit"
-    before = getattr(config, name)
-    setattr(config, name, limit)
-    return lambda: setattr(config, name, before)
-
-
-def _resident_bytes() -> int:
-    path = Path("/proc/self/statm")
-    if not path.exists():
-        return _BASE_BYTES
-    return int(path.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def _return_free_memory() -> None:
-    """Give freed heap back to the system, or a leak would grow into it unseen."""
-    with suppress(OSError, AttributeError):  # not every C library can
-        ctypes.CDLL(None).malloc_trim(0)
-
-
-def _collections() -> list[int]:
-    return [generation["collections"] for generation in gc.get_stats()]
 
 
 def _whole(rate: float, index: int) -> int:

@@ -1,0 +1,131 @@
+"""What an experiment's runs amount to: a status, and the words for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from rca.models.fault import Fault
+from rca.models.pairing import PAIRS, Pairing
+from rca.models.ranking import Rank
+from rca.models.screening import mean_of, still
+
+FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
+_HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
+_HALLMARK_MOVED = math.log(1.1)
+_SIDE_EFFECT = math.log(1.2)
+
+
+class Verdict(NamedTuple):
+    """A status and its reason."""
+
+    status: str
+    reason: str
+
+
+def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
+    """The verdict on complete pairs of torch runs.
+
+    Args:
+        fault: what was tried.
+        pairing: its runs.
+        has_incident: whether it was compared with an incident's figures before.
+    """
+    if missing := still(fault.moves, mean_of(pairing.ratios("fault"))):
+        return Verdict("refuted", still_text(missing) + " in torch")
+    slow = [figure for figure in fault.timing if _is_slower(pairing, figure)]
+    if not has_incident:
+        return Verdict("mechanism_only", "no figures of the incident to compare with")
+    if not slow:
+        return Verdict(
+            "mechanism_only",
+            "counters moved as they must, but no latency beyond the noise of equal arms",
+        )
+    if fault.fix is None:
+        return Verdict("mechanism_only", "reproduced, but no other knob mends it here")
+    return _on_fix(pairing, slow)
+
+
+def _is_slower(pairing: Pairing, figure: str) -> bool:
+    effect = pairing.effect("fault", figure)
+    return bool(effect and effect.same_sign and effect.low > pairing.noise(figure))
+
+
+def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
+    if all(_is_mended(pairing, "placebo", figure) for figure in slow):
+        return Verdict("inconclusive", "the placebo mends it too")
+    if all(_is_mended(pairing, "fix", figure) for figure in slow):
+        return Verdict(
+            "validated",
+            f"reproduced in {PAIRS} of {PAIRS} pairs, most like the incident, "
+            f"and mended by another knob",
+        )
+    share = min(_mended_share(pairing, figure) for figure in slow)
+    if share >= _HALF_MENDED:
+        noisy = all(_may_be_mended(pairing, figure) for figure in slow)
+        doubt = "; whether that is all of it, the noise does not show" if noisy else ""
+        return Verdict("partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}")
+    return Verdict("mechanism_only", "reproduced, but the fix does not mend it")
+
+
+def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
+    effect = pairing.effect(arm, figure)
+    return effect is not None and effect.high < FIXED_BELOW
+
+
+def _may_be_mended(pairing: Pairing, figure: str) -> bool:
+    effect = pairing.effect("fix", figure)
+    return effect is not None and effect.low <= 1.0
+
+
+def _mended_share(pairing: Pairing, figure: str) -> float:
+    fault, fix = pairing.effect("fault", figure), pairing.effect("fix", figure)
+    if fault is None or fix is None or fault.ratio <= 1:
+        return 0.0
+    return 1 - max(0.0, math.log(fix.ratio)) / math.log(fault.ratio)
+
+
+def describe(fault: Fault, pairing: Pairing) -> dict[str, object]:
+    """Noise, effects with intervals and side effects of the fix, for the record."""
+    noise = {figure: pairing.noise(figure) for figure in fault.timing}
+    effects: dict[str, dict[str, object]] = {}
+    for arm in sorted(pairing.runs):
+        found = {figure: pairing.effect(arm, figure) for figure in fault.timing}
+        effects[arm] = {key: value.as_dict() for key, value in found.items() if value}
+    details: dict[str, object] = {
+        "seconds_a_run": pairing.seconds,
+        "noise": {k: v for k, v in noise.items() if math.isfinite(v)},
+        "effects": effects,
+    }
+    if "fix" in pairing.runs:
+        ratios = mean_of(pairing.ratios("fix"))
+        details["side_effects"] = {
+            k: math.exp(v) for k, v in ratios.items() if abs(v) > _SIDE_EFFECT
+        }
+    return details
+
+
+def lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
+    """Why the incident cannot be of this cause; None when nothing speaks against it."""
+    figure = fault.hallmark
+    if figure is None or figure not in observed:
+        return None
+    moved = observed[figure] * fault.moves[figure]
+    if moved >= _HALLMARK_MOVED:
+        return None
+    way = "up" if fault.moves[figure] > 0 else "down"
+    return f"{fault.cause} drives {figure} {way}, and the incident does not show that"
+
+
+def still_text(missing: Sequence[str]) -> str:
+    """That a fault leaves figures as they are."""
+    return f"the fault does not move {', '.join(missing)} under this workload"
+
+
+def explains_better(other: Rank, own: Rank) -> str:
+    """That another cause looks more like the incident."""
+    return (
+        f"{other.cause} looks more like the incident ({other.likeness:.2f} against "
+        f"{own.likeness:.2f}; worst in {own.worst_figure})"
+    )
