@@ -14,6 +14,7 @@ from rca import __version__
 from rca.errors import RcaError
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 from rca.progress import progress_bar
+from rca.setup_commands import doctor
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -207,6 +208,7 @@ def query(
 
 
 app.command()(judge)
+app.command()(doctor)
 
 
 @app.command()
