@@ -32,9 +32,11 @@ _ALWAYS = frozenset(
         "max_queue_delay_ns",
         "max_logprobs",
         "log_lines_per_token",
+        "omp_num_threads",
     }
 )
 _NOT_FLAGS = ("replicas",)
+_ENVIRONMENT = "OMP_NUM_THREADS"
 _DECOYS = (
     ("deploy", "deployment/docs-site", "image: docs-site:3.1", "image: docs-site:3.2"),
     ("flag", "flag/dark-theme", "off", "on"),
@@ -56,16 +58,23 @@ class Change(NamedTuple):
 
 
 def flags(args: EngineArgs) -> dict[str, str]:
-    """The command line of the engine, flag → argument."""
+    """The command line and the environment of the engine, flag → argument."""
     found: dict[str, str] = {}
     default = EngineArgs()
     for field in fields(args):
         value = getattr(args, field.name)
         shown = field.name in _ALWAYS or value != getattr(default, field.name)
         if shown and field.name not in _NOT_FLAGS:
+            if field.name == _ENVIRONMENT.lower():
+                found[_ENVIRONMENT] = f"{_ENVIRONMENT}={value}"
+                continue
             flag = _SPELLING.get(field.name, field.name.replace("_", "-"))
             found[f"--{flag}"] = f"--{flag}={_argument(flag, value)}"
     return found
+
+
+def _command_line(args: EngineArgs) -> list[str]:
+    return [text for flag, text in flags(args).items() if flag.startswith("--")]
 
 
 def _argument(flag: str, value: object) -> str:
@@ -79,8 +88,9 @@ def write_yaml(plan: Plan, path: Path) -> None:
     container = {
         "name": "llm-engine",
         "image": f"{_IMAGE}:{plan.build.version}",
-        "args": ["--model=tiny-decoder", *flags(plan.args).values()],
+        "args": ["--model=tiny-decoder", *_command_line(plan.args)],
         "ports": [{"containerPort": 8000}],
+        "env": [{"name": "OMP_NUM_THREADS", "value": str(plan.args.omp_num_threads)}],
     }
     manifest = {
         "apiVersion": "apps/v1",

@@ -16,6 +16,7 @@ from rca.models.scheduler import Batch, Scheduler
 from rca.models.settings import SECOND, Plan
 
 SCRAPE_PHASE_NS = 237_000_000
+_SWITCHES_A_STEP = 3
 
 
 class StepResult(NamedTuple):
@@ -23,6 +24,8 @@ class StepResult(NamedTuple):
 
     cost_ns: int
     sampled: list[int]
+    cpu_ns: int = 0  # of all threads, where there are more than one
+    switches: int = 0  # of context, beyond what a step with one thread makes
 
 
 class Worker(Protocol):
@@ -75,7 +78,7 @@ class Engine:
     ) -> None:
         self.plan, self.worker, self.observer = plan, worker, observer
         self.started_ns = self.now_ns = start_ns
-        self.busy_ns = 0
+        self.busy_ns = self.switches = 0
         self.scheduler = Scheduler(plan)
         self._coming: deque[Request] = deque()
         self._next_scrape_ns = next_scrape_ns(start_ns)
@@ -115,7 +118,8 @@ class Engine:
         if not batch.slices:
             return False
         result = self.worker.execute(batch)
-        self.busy_ns += result.cost_ns
+        self.busy_ns += result.cpu_ns or result.cost_ns
+        self.switches += _SWITCHES_A_STEP + result.switches
         if self.observer:
             self.observer.step(self, batch, result.cost_ns)
         self._advance(self.now_ns + result.cost_ns)
@@ -136,6 +140,8 @@ class Engine:
             request.received_ns = self.now_ns
         cost_ns = self.worker.admit(request)
         self.busy_ns += cost_ns
+        if self.plan.args.middleware:
+            self.busy_ns += self.plan.build.middleware_ns
         self._advance(self.now_ns + cost_ns)
         self.scheduler.add(request, self.now_ns)
 

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from rca.models.fault import Fault, Remedy, replicas
-from rca.models.settings import MS, Plan
+from rca.models.settings import MS, SECOND, Plan
+
+ENGINE = "deployment/llm-engine"
 
 
 def config_faults() -> tuple[Fault, ...]:
     """Arguments of the deployment that do not fit the traffic."""
-    return (*_capacity(), *_batching(), *_output(), *_compiler(), *_absent())
+    return (
+        *_capacity(),
+        *_batching(),
+        *_output(),
+        *_compiler(),
+        *_processes(),
+        *_absent(),
+    )
 
 
 def _small_pool(plan: Plan, dose: float, _seconds: float) -> Plan:
@@ -161,12 +170,49 @@ def _compiler() -> tuple[Fault, ...]:
     )
 
 
+def _processes() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "thread_oversubscription",
+            "config",
+            "omp_num_threads",
+            apply=lambda plan, dose, _s: plan.with_args(
+                omp_num_threads=max(5, round(24 * dose))
+            ),
+            moves={"cores_used": 1},
+            timing=("itl_p50", "e2e_p50"),
+            fix=Remedy(
+                "the engine's threads are bound to the cores that it has",
+                "threads_bound",
+                lambda plan: plan.with_args(threads_bound=True),
+            ),
+            by_the_clock=True,
+        ),
+        Fault(
+            "frontend_gil_bound",
+            "config",
+            "middleware_ns",
+            # At dose 1 one process works nearly all the time.
+            apply=lambda plan, dose, _s: plan.with_args(
+                middleware="frontend.audit.Scan"
+            ).with_build(middleware_ns=round(0.95 * dose / plan.traffic.rate_per_s * SECOND)),
+            moves={"frontend_wait": 1},
+            timing=("request_p50",),
+            fix=Remedy(
+                "eight processes of the API server",
+                "api_server_count",
+                lambda plan: plan.with_args(api_server_count=8),
+            ),
+            by_the_clock=True,
+            change=("config", ENGINE, "--middleware=", "--middleware=frontend.audit.Scan"),
+        ),
+    )
+
+
 def _absent() -> tuple[Fault, ...]:
     needs = {
         "cudagraph_not_covered": "needs CUDA graphs",
         "cpu_limit_throttling": "needs a CPU quota that it may set",
-        "thread_oversubscription": "needs more cores than it may assume, and the wall clock",
-        "frontend_gil_bound": "needs the wall clock and several threads",
         "http2_window": "needs a real network path with delay",
         "quantisation_slower": "needs the kernels of the GPU in question",
         "spec_decode_low_acceptance": "needs a draft model with the service's texts",

@@ -8,7 +8,7 @@ from rca.models.settings import MS, SECOND, Plan
 
 def outside_faults() -> tuple[Fault, ...]:
     """What comes from outside the engine: machines, neighbours, callers."""
-    return (*_infra(), *_restart(), *_dependency(), *_traffic(), *_absent())
+    return (*_infra(), *_restart(), *_dependency(), *_caches(), *_traffic(), *_absent())
 
 
 def _infra() -> tuple[Fault, ...]:
@@ -136,6 +136,49 @@ def _dependency() -> tuple[Fault, ...]:
     )
 
 
+def _caches() -> tuple[Fault, ...]:
+    return (
+        Fault(
+            "cache_breakdown",
+            "dependency",
+            "cache_ttl_ns",
+            component="retrieval",
+            apply=lambda plan, dose, _s: plan.with_gateway(
+                cache_ttl_ns=round(7 * SECOND / dose), cache_renews=False
+            ),
+            moves={"cache_hit_rate": -1},
+            timing=("request_p50", "dependency_p50"),
+            fix=Remedy(
+                "who misses waits for another that loads already",
+                "cache_single_flight",
+                lambda plan: plan.with_gateway(cache_single_flight=True),
+            ),
+            change=(
+                "config",
+                "configmap/document-cache",
+                "refresh_ahead: true",
+                "refresh_ahead: false",
+            ),
+        ),
+        Fault(
+            "embedding_version_race",
+            "dependency",
+            "old_map_share",
+            apply=lambda plan, dose, _s: plan.with_build(
+                model_revision="r15", old_map_share=min(0.9, 0.4 * dose)
+            ),
+            moves={"version_skew": 1, "prefix_hit_rate": -1},
+            timing=("ttft_p50",),
+            fix=Remedy(
+                "a map of another version is refused and loaded again",
+                "reject_version_mismatch",
+                lambda plan: plan.with_args(reject_version_mismatch=True),
+            ),
+            change=("deploy", "model/tiny-decoder", "revision: r14", "revision: r15"),
+        ),
+    )
+
+
 def _longer(plan: Plan, dose: float, _seconds: float) -> Plan:
     return plan.with_traffic(unique_tokens=round(plan.traffic.unique_tokens * (1 + 3 * dose)))
 
@@ -220,8 +263,6 @@ def _absent() -> tuple[Fault, ...]:
     dependency = {
         "kv_transfer": "needs two engines and a transfer path between them",
         "router_imbalance": "needs several replicas behind a router",
-        "cache_breakdown": "needs a cache before the engine and many more requests a second",
-        "embedding_version_race": "needs a reload of the model under load",
     }
     return (
         *(Fault(cause, "infra", "", device=why) for cause, why in infra.items()),

@@ -28,6 +28,10 @@ FLOORS: dict[str, float] = {
     "dependency_p50": 0.0,
     "dependency_calls_per_request": 0.0,
     "dependency_wait": 0.0,
+    "frontend_wait": 0.0,
+    "cache_hit_rate": 0.05,
+    "version_skew": 0.05,
+    "cores_used": 0.05,
     "queue_mean": 0.0,
     "preemptions_per_request": 0.02,
     "recomputed_per_output": 0.1,
@@ -71,7 +75,7 @@ def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[
             continue
         high, low = after[key], before[key]
         nothing = floor
-        if key in ("queue_mean", "dependency_wait"):
+        if key in ("queue_mean", "dependency_wait", "frontend_wait"):
             nothing = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
         if not (math.isfinite(high) and math.isfinite(low)):
             continue
@@ -158,6 +162,8 @@ class Recorder:
             "waiting": self._waiting / weight,
             "kv_usage": self._usage / weight,
             "queue_with_free_seats": self._held / weight,
+            # Of the time in which it worked at all: with one thread it is one core.
+            "cores_used": delta["busy"] / weight,
         }
 
 
@@ -171,6 +177,7 @@ def _totals(engine: Engine) -> dict[str, float]:
         "queries": counters.prefix_queries,
         "hits": counters.prefix_hits,
         "evictions": engine.scheduler.pool.evictions,
+        "busy": engine.busy_ns,
         "collections": engine.worker.collections()[2],
     }
 
@@ -195,6 +202,9 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "dependency_p50": percentile([r.retrieval_ns for r in every], 0.5),
         "dependency_calls_per_request": sum(len(r.calls) for r in every) / max(len(every), 1),
         "dependency_wait": _mean([c.begin_ns - c.wanted_ns for r in every for c in r.calls]),
+        "frontend_wait": _mean([r.frontend_ns for r in every]),
+        "cache_hit_rate": _mean([c.was_hit for r in every for c in r.calls]),
+        "version_skew": _mean([r.has_old_map for r in every]),
         "queue_mean": _mean(queue),
     }
 

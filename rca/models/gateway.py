@@ -10,6 +10,7 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from rca.models.settings import MS, SECOND, Plan
+from rca.models.shared_cache import Load, Lookup, SharedCache
 from rca.models.workload import Arrival
 
 GATEWAY_NS = MS // 2
@@ -23,6 +24,8 @@ class Call(NamedTuple):
     begin_ns: int  # when it had a connection
     end_ns: int
     failed: bool
+    cache_key: int = 0
+    was_hit: bool = True
 
 
 @dataclass(eq=False)
@@ -40,6 +43,8 @@ class Request:
     prompt_tokens: int
     output_tokens: int
     salt: int = 0
+    has_old_map: bool = False
+    frontend_ns: int = 0  # waited for the API server
     computed: int = 0
     known_tokens: int = 0  # computed at least once: what is computed again is waste
     cached_tokens: int = 0
@@ -77,13 +82,16 @@ class Admission:
 
     requests: list[Request]  # in the order in which they reach the engine
     rejected: list[Arrival]
+    lookups: list[Lookup]
+    loads: list[Load]
 
 
 def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
     """Pass requests on to the engine, or turn them away."""
     spent: dict[str, list[tuple[int, int]]] = defaultdict(list)
     passed: list[Request] = []
-    retrieval = _Retrieval(plan)
+    traffic = list(traffic)
+    retrieval = _Retrieval(plan, traffic[0].at_ns if traffic else 0)
     rejected: list[Arrival] = []
     for arrival in traffic:
         if arrival.index % plan.args.replicas:
@@ -92,7 +100,25 @@ def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
             rejected.append(arrival)
         else:
             passed.append(_request(plan, arrival, retrieval.call(arrival)))
-    return Admission(sorted(passed, key=lambda r: r.ready_ns), rejected)
+    if traffic:
+        retrieval.cache.advance(traffic[-1].at_ns)
+    passed = _through_api_server(plan, sorted(passed, key=lambda r: r.ready_ns))
+    cache = retrieval.cache
+    return Admission(passed, rejected, cache.lookups, cache.loads)
+
+
+def _through_api_server(plan: Plan, requests: list[Request]) -> list[Request]:
+    """One request at a time in each process: its interpreter lock lets no more through."""
+    work_ns = plan.build.middleware_ns if plan.args.middleware else 0
+    if not work_ns:
+        return requests
+    free_ns = [0] * plan.args.api_server_count
+    for request in requests:
+        end_ns = max(request.ready_ns, heappop(free_ns)) + work_ns
+        heappush(free_ns, end_ns)
+        request.frontend_ns = end_ns - work_ns - request.ready_ns
+        request.ready_ns = end_ns
+    return requests
 
 
 def _over_quota(plan: Plan, arrival: Arrival, spent: list[tuple[int, int]]) -> bool:
@@ -109,8 +135,9 @@ def _over_quota(plan: Plan, arrival: Arrival, spent: list[tuple[int, int]]) -> b
 class _Retrieval:
     """The retrieval service behind a pool of connections; calls come in order of time."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, start_ns: int) -> None:
         self.plan = plan
+        self.cache = SharedCache(plan.gateway, start_ns)
         self._free_ns = [0] * plan.gateway.pool_size
         self._recent: deque[int] = deque()
 
@@ -124,11 +151,14 @@ class _Retrieval:
             begin_ns = max(wanted_ns, heappop(self._free_ns))
             failed = rng.random() < self.plan.traffic.retrieval_errors
             lasts_ns = gateway.timeout_ns if failed else arrival.retrieval_ns
-            lasts_ns = round(lasts_ns * self._crowding(begin_ns))
+            found = self.cache.look_up(arrival.index, begin_ns)
+            lasts_ns = round(lasts_ns * self._crowding(begin_ns)) + found.end_ns - found.at_ns
             if timeout_ns:
                 lasts_ns = min(lasts_ns, timeout_ns)
                 begin_ns = min(begin_ns, wanted_ns + timeout_ns)
-            calls.append(Call(wanted_ns, begin_ns, begin_ns + lasts_ns, failed))
+            calls.append(
+                Call(wanted_ns, begin_ns, begin_ns + lasts_ns, failed, found.key, found.was_hit)
+            )
             heappush(self._free_ns, begin_ns + lasts_ns + gateway.lease_ns)
             wanted_ns = begin_ns + lasts_ns
             if not failed:
@@ -159,12 +189,22 @@ def _request(plan: Plan, arrival: Arrival, calls: list[Call]) -> Request:
         prompt_tokens=len(prompt),
         output_tokens=arrival.output_tokens,
         salt=_salt(plan, arrival),
+        has_old_map=_has_old_map(plan, arrival),
         calls=calls,
     )
 
 
 def _salt(plan: Plan, arrival: Arrival) -> int:
+    if _has_old_map(plan, arrival):
+        return arrival.index + 1  # its tokens have no keys and values in the cache
     if plan.args.pin_tokenizer_revision:
         return 0
-    spread = (arrival.index * 2654435761 % 2**32) / 2**32
-    return arrival.index + 1 if spread < plan.build.cache_key_churn else 0
+    return arrival.index + 1 if _spread(arrival) < plan.build.cache_key_churn else 0
+
+
+def _has_old_map(plan: Plan, arrival: Arrival) -> bool:
+    return not plan.args.reject_version_mismatch and _spread(arrival) < plan.build.old_map_share
+
+
+def _spread(arrival: Arrival) -> float:
+    return (arrival.index * 2654435761 % 2**32) / 2**32

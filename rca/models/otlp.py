@@ -13,11 +13,12 @@ from typing import Any
 
 from rca.models.gateway import GATEWAY_NS, Call, Request
 from rca.models.prometheus import request_seconds
-from rca.models.settings import MS, SECOND
+from rca.models.settings import MS, SECOND, Build
 from rca.models.workload import Arrival
 
 _INTERNAL, _SERVER, _CLIENT = 1, 2, 3
 _CLIENT_HAS_GONE = 499
+_FORMER_REVISION = Build().model_revision
 _SHORTEST_WAIT_NS = MS // 10
 _ANSWER_NS = MS // 3  # from the engine's last token to the gateway's last byte
 
@@ -31,7 +32,7 @@ class Traces:
         self._rng = random.Random(f"spans:{seed}")
         self._lines: list[tuple[int, Json]] = []
 
-    def add(self, request: Request, version: str, instance: str) -> None:
+    def add(self, request: Request, build: Build, instance: str) -> None:
         """The spans of one finished request."""
         trace = f"{self._rng.getrandbits(128):032x}"
         root, engine = self._id(), self._id()
@@ -50,10 +51,10 @@ class Traces:
         ]
         if not request.was_aborted:  # the engine writes its spans at the finish only
             own = [
-                _llm_request(request, trace, engine, root),
-                _tokenize(request, trace, self._id(), engine),
+                _llm_request(request, trace, engine, root, build.model_revision),
+                _tokenize(request, trace, self._id(), engine, build.model_revision),
             ]
-            spans.append(_resource("llm-engine", version, instance, own))
+            spans.append(_resource("llm-engine", build.version, instance, own))
         self._lines.append((end_ns, {"resourceSpans": spans}))
 
     def _id(self) -> str:
@@ -107,7 +108,11 @@ def _search(call: Call, trace: str, span_id: str, client: str) -> Json:
     span = _span(trace, span_id, client, "GET /search")
     span |= _times(begin_ns, max(begin_ns, call.end_ns - MS // 4)) | {"kind": _SERVER}
     span["status"] = _status(call)
-    span["attributes"] = _http("GET", _code(call))
+    span["attributes"] = [
+        *_http("GET", _code(call)),
+        _text("cache.key", f"documents:{call.cache_key}"),
+        {"key": "cache.hit", "value": {"boolValue": call.was_hit}},
+    ]
     return span
 
 
@@ -119,15 +124,19 @@ def _status(call: Call) -> Json:
     return {"code": 2, "message": "503 Service Unavailable"} if call.failed else {}
 
 
-def _tokenize(request: Request, trace: str, span_id: str, engine: str) -> Json:
+def _tokenize(request: Request, trace: str, span_id: str, engine: str, revision: str) -> Json:
     begin_ns = request.received_ns or request.ready_ns
     span = _span(trace, span_id, engine, "tokenize")
     span |= _times(begin_ns, request.queued_ns or begin_ns) | {"kind": _INTERNAL, "status": {}}
-    span["attributes"] = [_int("input.tokens", request.prompt_tokens)]
+    known = _FORMER_REVISION if request.has_old_map else revision
+    span["attributes"] = [
+        _int("input.tokens", request.prompt_tokens),
+        _text("tokenizer.version", known),
+    ]
     return span
 
 
-def _llm_request(request: Request, trace: str, span_id: str, root: str) -> Json:
+def _llm_request(request: Request, trace: str, span_id: str, root: str, revision: str) -> Json:
     seconds = request_seconds(request)
     end_ns = request.last_token_ns or request.ready_ns
     first = (request.first_token_ns or end_ns) - request.ready_ns
@@ -147,6 +156,7 @@ def _llm_request(request: Request, trace: str, span_id: str, root: str) -> Json:
         _int("gen_ai.usage.completion_tokens", request.produced),
         _text("gen_ai.request.id", f"cmpl-{trace[:16]}-0"),
         _int("gen_ai.request.max_tokens", request.output_tokens),
+        _text("model.version", revision),
         _real("gen_ai.request.top_p", 1.0),
         _int("gen_ai.request.n", 1),
     ]

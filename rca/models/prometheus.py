@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import gzip
 import json
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from rca.models.cache_metrics import CacheMetrics
 from rca.models.engine import Engine, next_scrape_ns
-from rca.models.gateway import Call, Request
+from rca.models.gateway import Admission, Call, Request
+from rca.models.histogram import Histogram
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
 
@@ -96,29 +97,6 @@ _ROUTE = {"http_route": "/v1/completions", "http_request_method": "POST"}
 _PEER = {"server_address": "retrieval"}
 
 
-class Histogram:
-    """Counts below each bound, as Prometheus keeps them."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)
-        self.total = 0.0
-
-    def observe(self, value: float) -> None:
-        """Count one value."""
-        self.counts[bisect_left(self.bounds, value)] += 1
-        self.total += value
-
-    def lines(self, name: str) -> Iterator[tuple[str, dict[str, str], float]]:
-        """Cumulative buckets, sum and count, as (name, extra labels, value)."""
-        running = 0
-        for bound, count in zip([*self.bounds, None], self.counts, strict=True):
-            running += count
-            yield f"{name}_bucket", {"le": "+Inf" if bound is None else str(bound)}, running
-        yield f"{name}_sum", {}, self.total
-        yield f"{name}_count", {}, running
-
-
 class Metrics:
     """An observer that scrapes once a second of virtual time, from `from_ns` on."""
 
@@ -128,6 +106,7 @@ class Metrics:
         self._served = Histogram(_HTTP)
         self._called = {code: Histogram(_HTTP) for code in ("200", "503")}
         self._calls: list[Call] = []
+        self._cache = CacheMetrics()
         self._aborted = 0
         self._process: Engine | None = None
         self._generated = 0
@@ -180,12 +159,15 @@ class Metrics:
             self._append(at_ns, name, {**ENGINE_JOB, **labels}, value)
         for name, labels, value in self._gateway_lines(at_ns):
             self._append(at_ns, name, {**GATEWAY_JOB, **labels}, value)
+        for job, name, labels, value in self._cache.lines(at_ns):
+            self._append(at_ns, name, {**job, **labels}, value)
         for job in (ENGINE_JOB, GATEWAY_JOB):
             self._append(at_ns, "up", job, 1)
 
-    def expect(self, requests: Iterable[Request]) -> None:
+    def expect(self, admission: Admission) -> None:
         """Know of the calls that requests make before they reach the engine."""
-        self._calls += [call for request in requests for call in request.calls]
+        self._calls += [call for request in admission.requests for call in request.calls]
+        self._cache.expect(admission)
 
     def down(self, from_ns: int, until_ns: int) -> None:
         """Scrapes of a process that does not answer: `up` is 0, all else is missing."""
@@ -294,6 +276,7 @@ def _process_lines(engine: Engine) -> Iterator[tuple[str, dict[str, str], float]
     alive = (engine.now_ns - engine.started_ns) / SECOND
     yield "process_start_time_seconds", {}, round(engine.started_ns / SECOND, 2)
     yield "process_cpu_seconds_total", {}, round(engine.busy_ns / SECOND + 0.01 * alive, 2)
+    yield "node_context_switches_total", {}, engine.switches
     yield "process_resident_memory_bytes", {}, engine.worker.memory_bytes()
     for generation, count in enumerate(engine.worker.collections()):
         yield "python_gc_collections_total", {"generation": str(generation)}, count

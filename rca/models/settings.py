@@ -47,6 +47,11 @@ class EngineArgs:
     max_prompt_tokens: int = 0  # longer prompts are cut; 0: no limit
     dependency_timeout_ns: int = 0  # then the answer is made without it; 0: wait for ever
     warm_standby: bool = False  # a new process takes over when it is ready, not before
+    omp_num_threads: int = 1  # of the environment, not of the command line
+    threads_bound: bool = False  # no more threads compute than there are cores
+    middleware: str = ""  # code in the API server that sees each request
+    api_server_count: int = 1
+    reject_version_mismatch: bool = False  # a map of another version is loaded again
     replicas: int = 1  # the engine sees 1/replicas of the traffic
 
     @property
@@ -63,6 +68,9 @@ class Gateway:
     lease_ns: int = 0  # a connection is held so long after its call
     attempts: int = 4  # calls at most, before the answer is made without it
     timeout_ns: int = 80 * MS  # a call that fails takes this long
+    cache_ttl_ns: int = 600 * SECOND
+    cache_renews: bool = True  # entries are loaded again before they expire
+    cache_single_flight: bool = False  # who misses waits for another that loads already
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,9 @@ class Build:
     grammar_states: int = 0  # states built for a request's schema
     static_shapes: int = 0  # row counts that a compiled layer is compiled for, one by one
     ignores_aborts: bool = False  # answers go on when the client has gone
+    middleware_ns: int = 0  # that the middleware takes of the API server for a request
+    model_revision: str = "r14"
+    old_map_share: float = 0.0  # requests that meet the token map of the former model
     start_up_ns: int = 0  # a new process is deaf so long
 
 

@@ -35,12 +35,12 @@ class Telemetry:
         """Write the spans of a request that came and went while the part lasted."""
         self.metrics.finish(engine, request)
         if request.arrival.at_ns >= self.from_ns and engine.now_ns <= self.until_ns:
-            self.traces.add(request, engine.plan.build.version, ENGINE_JOB["pod"])
+            self.traces.add(request, engine.plan.build, ENGINE_JOB["pod"])
             self.finished.append(request)
 
     def expect(self, admission: Admission) -> None:
         """Know of what the gateway let through, and write what it turned away."""
-        self.metrics.expect(admission.requests)
+        self.metrics.expect(admission)
         for arrival in admission.rejected:
             if self.from_ns <= arrival.at_ns <= self.until_ns:
                 self.traces.reject(arrival)
