@@ -20,7 +20,7 @@ LARGEST_BYTES = 2_000_000
 SAMPLES = {
     "01_logits_processor_leak": ("logits_processor_leak", 11, 1.0),
     "02_kv_pool_too_small": ("kv_pool_too_small", 24, 1.5),
-    "03_batch_window_mismatch": ("batch_window_mismatch", 37, 1.0),
+    "03_batch_window_mismatch": ("batch_window_mismatch", 35, 1.4),
     "04_healthy": ("healthy", 52, 1.0),
 }
 
