@@ -1,4 +1,4 @@
-"""Points, evidence strength, and the window scan, on values made here."""
+"""Points, evidence strength, and the scan, on values made here."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rca.evidence import Span, cliffs_delta, interval, measure, poisson_z, strength
+from rca.scan import find
 from rca.signals import EMPTY, Points, Signal
-from rca.window import find
 
 SECOND = 1_000_000_000
 START = 1_780_000_000 * SECOND
