@@ -13,24 +13,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - as everybody writes it
 from torch import Tensor, nn
 
+from rca.models.sizes import DecoderConfig
+
+__all__ = ["Block", "Decoder", "DecoderConfig", "FeedForward", "StepInput", "feed_forward"]
+
 FeedForward = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class DecoderConfig:
-    """Sizes; one block of KV holds `block_size` tokens."""
-
-    layers: int = 4
-    hidden: int = 128
-    heads: int = 4
-    vocabulary: int = 1024
-    positions: int = 4096
-    block_size: int = 16
-
-    @property
-    def head_dim(self) -> int:
-        """Columns of one head."""
-        return self.hidden // self.heads
 
 
 @dataclass

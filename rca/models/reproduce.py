@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rca.errors import BundleError, CauseError, MissingExtra
+from rca.models import modelled_profile
 from rca.models.deployment import Change, decoys, true_change, write_changes
 from rca.models.engine import Engine, Worker, start_up_ns
 from rca.models.fault import Fault
@@ -63,7 +64,7 @@ def reproduce(
         cause: an id of the catalogue, an alias, or 'healthy'.
         out: a folder that does not exist yet, or is empty.
         engine: 'torch' computes and is profiled; 'twin' follows a formula, needs no torch,
-            leaves no profile and gives the same bytes each time.
+            leaves a modelled profile and gives the same bytes each time.
         seed: of the traffic, the decoys and the date.
         dose: strength of the fault; 1 is a clear incident, 0 a healthy service.
         lengths: how long the stretches are.
@@ -106,8 +107,9 @@ class Bench:
             yield worker
 
     def profile(self, engine: Engine, folder: Path, steps: int) -> None:
-        """Profile the next steps, where there is something to profile."""
+        """Profile the next steps; the twin's trace is modelled, and says so."""
         if self.made is None:
+            modelled_profile.record(engine, folder, steps)
             return
         from rca.models.profile import record
         from rca.models.worker import TorchWorker
