@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rca import __version__
+from rca.compare_command import compare
 from rca.errors import RcaError
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 from rca.progress import progress_bar
@@ -208,6 +209,7 @@ def query(
 
 
 app.command()(judge)
+app.command()(compare)
 app.command()(doctor)
 
 

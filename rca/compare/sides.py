@@ -1,0 +1,150 @@
+"""One side of a comparison: a case, or recordings read into one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from rca import pipeline
+from rca.case import Case, sql_files
+from rca.compare.estimates import Completed, Values
+from rca.ingest import Progress
+from rca.plain import printable
+
+SAMPLED_BELOW = 0.9
+_CASE_HEADER = b"DUCK"
+
+
+@dataclass(frozen=True)
+class Side:
+    """What a side recorded.
+
+    Attributes:
+        path: As the user gave it.
+        requests: start_ns, end_ns, e2e_ns, ttft_ns, itl_ns, input_tokens, output_tokens, failed.
+        ops: kind, name, n, total_ns of kernels and operators.
+        damaged: Traces of which something was lost, in words.
+        unread: Files that could not be read, in words.
+        sampled: How the traces are known to be a sample, None when they are not.
+    """
+
+    path: str
+    requests: pl.DataFrame
+    ops: pl.DataFrame
+    damaged: tuple[str, ...]
+    unread: tuple[str, ...]
+    sampled: str | None
+
+    @property
+    def failed(self) -> int:
+        """Requests that failed."""
+        return int(self.requests["failed"].sum())
+
+    def latency(self, column: str) -> Values:
+        """Values of a column in ms over answered requests, sorted."""
+        ns = self.requests.filter(~pl.col("failed"))[column].drop_nulls()
+        return np.sort(ns.to_numpy().astype(np.float64)) / 1e6
+
+    def tokens(self, column: str) -> Values:
+        """Tokens of answered requests, where recorded."""
+        found = self.requests.filter(~pl.col("failed"))[column].drop_nulls()
+        return found.to_numpy().astype(np.float64)
+
+    def completed(self, amount: str | None = None) -> Completed | None:
+        """What was answered, when: requests, or the sum of a column; None without any."""
+        answered = self.requests.filter(~pl.col("failed"))
+        if amount:
+            answered = answered.filter(pl.col(amount).is_not_null())
+        if answered.is_empty():
+            return None
+        ends: npt.NDArray[np.int64] = answered["end_ns"].to_numpy()
+        each = answered[amount].to_numpy() if amount else np.ones(len(ends))
+        starts = self.requests["start_ns"].to_numpy()
+        last = self.requests["end_ns"].to_numpy()
+        return Completed(ends, each.astype(np.float64), int(starts.min()), int(last.max()))
+
+    def facts(self) -> dict[str, Any]:
+        """What JSON says of the side."""
+        return {
+            "path": self.path,
+            "requests": len(self.requests),
+            "failed": self.failed,
+            "damaged": list(self.damaged),
+            "unread": list(self.unread),
+            "sampled": self.sampled,
+        }
+
+
+def load(path: Path, progress: Progress | None = None) -> Side:
+    """A side from a case file, or from the folder, archive or file of a bundle.
+
+    Of recordings that have both, the incident's are taken.
+
+    Raises:
+        RcaError: It is neither, or nothing in it can be read.
+    """
+    if _is_case(path):
+        with Case.open(path, read_only=True) as case:
+            return _side(case, str(path))
+    with pipeline.read([path], progress=progress) as case:
+        if not case.scalar("SELECT count(*) FROM source WHERE part = 'incident'"):
+            # A folder called 'baseline' given by itself: it is the side, not its reference.
+            case.execute("UPDATE source SET part = 'incident'")
+        return _side(case, str(path))
+
+
+def _is_case(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return path.suffix == ".duckdb" or file.read(12)[8:] == _CASE_HEADER
+
+
+def _side(case: Case, path: str) -> Side:
+    incident = case.scalar("SELECT count(*) FROM source WHERE part = 'incident'")
+    part = "incident" if incident else "baseline"
+    texts = dict(sql_files("compare"))
+    return Side(
+        path,
+        case.sql(texts["10_requests.sql"], [part]),
+        case.sql(texts["20_ops.sql"], [part]),
+        tuple(_damaged(case, part)),
+        tuple(_unread(case)),
+        _sampled(case),
+    )
+
+
+def _damaged(case: Case, part: str) -> list[str]:
+    """Traces that lost something: the requests that are gone may be the slow ones."""
+    rows = case.rows(
+        "SELECT path, status, coalesce(note, '') FROM source "
+        "WHERE part = ? AND kind = 'trace' AND status IN ('salvaged', 'failed') ORDER BY id",
+        [part],
+    )
+    return [f"{Path(path).name} was {status}: {note}" for path, status, note in rows]
+
+
+def _unread(case: Case) -> list[str]:
+    rows = case.rows(
+        "SELECT coalesce(example, ''), message FROM ingest_note "
+        "WHERE code IN ('unreadable', 'refused') ORDER BY ALL"
+    )
+    return [f"{Path(path).name} was not read: {message}" for path, message in rows]
+
+
+def _sampled(case: Case) -> str | None:
+    rows = case.rows(
+        "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
+        "ORDER BY CAST(spans AS DOUBLE) / requests, service LIMIT 1",
+        [SAMPLED_BELOW],
+    )
+    if not rows:
+        return None
+    service, requests, spans = rows[0]
+    of = f" of {printable(service, 60)}" if service else ""
+    return f"traces hold {spans} of the {requests} requests{of} that the metrics count"
