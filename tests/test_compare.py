@@ -283,6 +283,7 @@ def test_markdown_tells_the_gate_first_and_names_stay_text(
     assert any(line.startswith("| ✗ | `p95_ms` | ≤ 300 ms |") for line in lines)
     (named,) = [line for line in lines if line.startswith("- candidate:")]
     assert "``" in named
+    assert any(line.startswith("| end to end, P95 | ") and " % [+" in line for line in lines)
     tables = [line for line in lines if line.startswith("|")]
     assert all(line.endswith("|") for line in tables)
 

@@ -168,7 +168,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         lines.append(f"- {name}: {code(facts['path'])}, {facts['requests']:,} requests")
     lines += [
         "",
-        *_table(("", "base", "candidate", "change, 95 % interval"), list(_rows(found))),
+        *_table(("", "base", "candidate", "change, 95 % interval"), _own(_rows(found))),
     ]
     if found["quality"]:
         rows = [(m["metric"], number(m["base"]), number(m["candidate"]), m["word"]) for m in found["quality"]["metrics"]]  # fmt: skip
