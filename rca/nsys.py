@@ -134,7 +134,9 @@ def run_recipe(
             if results:
                 return _moved(output, out_dir)
         raise NsysError(
-            f"recipe {name} gave no result: {_reason(said, program)}", path=str(reports[0])
+            f"recipe {name} gave no result: {_reason(said, program)}",
+            path=str(reports[0]),
+            hint="see: rca doctor" if "No module named" in said else None,
         )
 
 

@@ -1,11 +1,13 @@
-"""`rca doctor`: commands around the analysis."""
+"""`rca doctor` and `rca recipe`: commands around the analysis."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from rca.errors import RcaError
 
@@ -30,6 +32,51 @@ def doctor(as_json: JsonOption = False) -> None:
                 print(f"{'':<28} → {found.hint}")
     if broken := broken_core(findings):
         raise RcaError(f"nothing works without: {', '.join(broken)}", hint="see above")
+
+
+class AfterDashes(TyperCommand):
+    """A command whose words after `--` are another program's, kept in ctx.meta['after']."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Cut the words off before Click counts them as arguments."""
+        end = args.index("--") if "--" in args else len(args)
+        ctx.meta["after"] = args[end + 1 :]
+        return super().parse_args(ctx, args[:end])
+
+
+def recipe(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Recipe, for example cuda_gpu_kern_sum.")
+    ],
+    reports: Annotated[
+        list[Path], typer.Argument(metavar="REPORT", help=".nsys-rep or .qdrep files.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder; NAME unless given.")
+    ] = None,
+    nsys: Annotated[
+        Path | None, typer.Option("--nsys", help="The nsys program; else RCA_NSYS, else PATH.")
+    ] = None,
+    python: Annotated[
+        Path | None,
+        typer.Option("--python", help="A Python with numpy, pandas, pyarrow, psutil."),
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="Wall time.")] = "15m",
+    as_json: JsonOption = False,
+) -> None:
+    """Run one of NVIDIA's recipes over reports; what follows `--` goes to the recipe."""
+    from rca.nsys import run_recipe
+    from rca.quantity import parse_seconds
+
+    made = run_recipe(
+        name, reports, out or Path(name), nsys=nsys, python=python,
+        arguments=ctx.meta["after"], timeout_s=parse_seconds(timeout, "--timeout"),
+    )  # fmt: skip
+    if as_json:
+        _print_json([str(path) for path in made])
+    else:
+        print("\n".join(str(path) for path in made))
 
 
 def _print_json(value: Any) -> None:
