@@ -38,7 +38,7 @@ def model_operators(
     rows, layers = batch.tokens, sizes.layers
     share = _Shares(plan, batch, cost, sizes)
     hidden = rows * sizes.hidden * _FLOAT
-    yield Operator("aten::empty", [[], [], [], [], [], []], 0.0, 8 * rows)
+    yield _empty(8 * rows)
     for table in (sizes.vocabulary, sizes.positions):
         yield _gather([table, sizes.hidden], [rows], share.fixed * 0.1, hidden)
     yield Operator("aten::add", _two(rows, sizes.hidden), share.fixed * 0.05, hidden)
@@ -145,13 +145,17 @@ def _attention(
     dims.append(
         [len(slices), 1, 1, width * size] if slices[0].count == 1 else [rows, width * size]
     )
-    inner = Operator("aten::_scaled_dot_product_flash_attention_for_cpu", dims, cost * 0.55)
+    flash = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    inner = (
+        Operator("aten::where", [dims[3], [], []], 0.0, _FLOAT * rows * width * size),
+        Operator(flash, dims, cost * 0.55, inner=(_empty(_FLOAT * rows, "aten::empty_like"),)),
+    )
     yield Operator(
         "aten::scaled_dot_product_attention",
         dims,
         cost * 0.6,
         rows * head * _FLOAT,
-        inner=(inner,),
+        inner=inner,
     )
 
 
@@ -185,44 +189,63 @@ def _processor(
     plan: Plan, rows: int, cost: CostModel, sizes: DecoderConfig, kept: float
 ) -> Iterator[Operator]:
     wide, count = sizes.vocabulary, int(kept)
-    yield Operator("aten::mean", [[rows, wide], []], 0.0, wide * _FLOAT)
+    yield _mean([rows, wide], wide * _FLOAT)
+    yield _cast([wide], 0.0, wide * _FLOAT)
     before = int(kept - plan.build.retained_tensors_per_step)
     for _ in range(0 if plan.args.processor_history_limit else count - before):
-        dims: Dims = [[wide], []]
-        yield Operator("aten::repeat", dims, cost.retain, TENSOR_BYTES, keeps=True)
+        empty = Operator("aten::empty", [[], [], [], [], [], []], 0.0, TENSOR_BYTES, keeps=True)
+        copy = Operator(
+            "aten::copy_", [[TENSOR_BYTES // _FLOAT], [wide], []], 0.8 * cost.retain
+        )
+        yield Operator("aten::repeat", [[wide], []], cost.retain, inner=(empty, copy))
     if not count:
         return
     each, seen = cost.retained_tensor * count, 2 * sizes.layers * wide
     size = count * seen * _FLOAT
-    yield Operator("aten::stack", [[[seen]] * count, []], each * 0.65, size)
+    parts: Dims = [[[seen]] * count, []]
+    joined = Operator("aten::cat", parts, each * 0.6, size)
+    yield Operator("aten::stack", parts, each * 0.65, inner=(joined,))
     yield Operator("aten::sum", [[count, seen], [], [], []], each * 0.35, seen * _FLOAT)
-    for name in ("mean", "mul", "sub"):
+    yield _mean([2 * sizes.layers, wide], wide * _FLOAT)
+    for name in ("mul", "sub"):
         yield Operator(f"aten::{name}", [[rows, wide], []], 0.0, rows * wide * _FLOAT)
+
+
+def _mean(shape: list[int], size: int) -> Operator:
+    parts = (
+        Operator("aten::sum", [shape, [], [], []], 0.0, size),
+        Operator("aten::div_", [shape[1:], []]),
+    )
+    return Operator("aten::mean", [shape, [], [], []], 0.0, inner=parts)
 
 
 def _linear(ns: float, rows: int, width: int, out: int, *, has_bias: bool = True) -> Operator:
     weight, size = [out, width], rows * out * _FLOAT
     if has_bias:
-        inner = Operator(
-            "aten::addmm", [[out], [rows, width], [width, out], [], []], ns * 0.8, size
-        )
+        bias = Operator("aten::copy_", _two(rows, out), ns * 0.05)
+        dims: Dims = [[out], [rows, width], [width, out], [], []]
+        inner = Operator("aten::addmm", dims, ns * 0.8, size, inner=(bias,))
         return Operator("aten::linear", [[rows, width], weight, [out]], ns, inner=(inner,))
     inner = Operator("aten::mm", [[rows, width], [width, out]], ns * 0.8, size)
     matmul = Operator("aten::matmul", [[rows, width], [width, out]], ns * 0.9, inner=(inner,))
     return Operator("aten::linear", [[rows, width], weight, []], ns, inner=(matmul,))
 
 
+def _empty(size: int, name: str = "aten::empty") -> Operator:
+    return Operator(name, [[], [], [], [], [], []], 0.0, size)
+
+
 def _gather(table: list[int], index: list[int], ns: float, size: int) -> Operator:
     flat = 1
     for length in index:
         flat *= length
-    empty = Operator("aten::empty", [[], [], [], [], [], []], 0.0, size)
+    empty = _empty(size)
     inner = Operator("aten::index_select", [table, [], [flat]], ns * 0.8, inner=(empty,))
     return Operator("aten::embedding", [table, index, [], [], []], ns, inner=(inner,))
 
 
 def _cast(shape: list[int], ns: float, size: int) -> Operator:
-    empty = Operator("aten::empty_strided", [[], [], [], [], [], []], 0.0, size)
+    empty = _empty(size, "aten::empty_strided")
     copy = Operator("aten::copy_", [shape, shape, []], ns * 0.8)
     inner = Operator(
         "aten::_to_copy", [shape, [], [], [], [], [], []], ns * 0.95, inner=(empty, copy)
@@ -232,8 +255,9 @@ def _cast(shape: list[int], ns: float, size: int) -> Operator:
 
 def _norm(rows: int, width: int, ns: float) -> Operator:
     dims: Dims = [[rows, width], [], [width], [width], []]
-    empty = Operator("aten::empty", [[], [], [], [], [], []], 0.0, rows * width * _FLOAT)
-    inner = Operator("aten::native_layer_norm", dims, ns * 0.8, inner=(empty,))
+    sizes = (rows * width * _FLOAT, rows * _FLOAT, rows * _FLOAT)
+    empties = tuple(_empty(size) for size in sizes)
+    inner = Operator("aten::native_layer_norm", dims, ns * 0.8, inner=empties)
     return Operator("aten::layer_norm", [*dims, []], ns, inner=(inner,))
 
 
