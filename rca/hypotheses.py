@@ -27,7 +27,6 @@ from rca.catalogue import Cause, load
 from rca.signals import meanings
 
 FLAT = 0.25
-_CHANGED_CLASSES = ("config", "code-regression")
 _ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _ENGINE_WORDS = re.compile(
     r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE
@@ -178,8 +177,8 @@ def score(
             result.contradicting.append(seen.id)
     result.change, fit = _best_change(cause, changes, half_life_s, slow)
     result.score = total / weights + numbers["change"] * fit
-    if changes and fit == 0 and cause.cls in _CHANGED_CLASSES:
-        result.score -= numbers["no_change"]
+    if changes and fit == 0:
+        result.score -= numbers["no_change"].get(cause.cls, 0.0)
     required = _required(cause, observed)
     if required is None:
         result.score *= numbers["undecided"]
