@@ -63,6 +63,15 @@ def roles() -> dict[str, Role]:
     }
 
 
+def metrics() -> list[tuple[str, str, str]]:
+    """Metric, how it is read, and the role's layer, for every source of every role."""
+    return [
+        (source["metric"], source["how"], row["layer"])
+        for row in _table().values()
+        for source in row["sources"]
+    ]
+
+
 @cache
 def _rules() -> dict[str, list[_Rule]]:
     """Rules by the normalised name of the series they read."""

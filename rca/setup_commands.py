@@ -1,4 +1,4 @@
-"""`rca doctor` and `rca recipe`: commands around the analysis."""
+"""Commands around the analysis: `rca doctor`, `rca recipe`, `rca collect`."""
 
 from __future__ import annotations
 
@@ -77,6 +77,56 @@ def recipe(
         _print_json([str(path) for path in made])
     else:
         print("\n".join(str(path) for path in made))
+
+
+def collect(
+    service: Annotated[
+        str, typer.Option("--service", help="Deployment and service to collect.")
+    ],
+    namespace: Annotated[str, typer.Option("--namespace", help="Its Kubernetes namespace.")],
+    start: Annotated[str, typer.Option("--start", help="RFC 3339 or Unix seconds; UTC.")],
+    end: Annotated[str, typer.Option("--end", help="The same.")],
+    prometheus: Annotated[
+        str | None, typer.Option("--prometheus", help="Address; no metrics without it.")
+    ] = None,
+    jaeger: Annotated[
+        str | None, typer.Option("--jaeger", help="Address of the UI; no traces without it.")
+    ] = None,
+    engine: Annotated[
+        list[str] | None,
+        typer.Option("--engine", help="vllm, sglang, tgi, triton, ray or llm-d; repeatable."),
+    ] = None,
+    no_baseline: Annotated[
+        bool, typer.Option("--no-baseline", help="Leave the same time of the day before out.")
+    ] = False,
+    matcher: Annotated[
+        str | None,
+        typer.Option("--matcher", help='PromQL matchers instead of namespace="NAMESPACE".'),
+    ] = None,
+    pods: Annotated[
+        str | None,
+        typer.Option("--pods", help="Label selector of the pods; app=SERVICE unless given."),
+    ] = None,
+    step: Annotated[
+        int, typer.Option("--step", min=1, help="Resolution of metrics in s.")
+    ] = 15,
+    out: Annotated[
+        str | None, typer.Option("--out", "-o", help="Folder that the script fills.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print a read-only shell script that collects the bundle of an incident."""
+    from rca import collect as collecting
+
+    wanted = collecting.request(
+        service, namespace, start, end, prometheus=prometheus, jaeger=jaeger,
+        engines=engine or ("vllm",), baseline=not no_baseline, matcher=matcher, pods=pods,
+        step_s=step, out=out,
+    )  # fmt: skip
+    if as_json:
+        _print_json([step._asdict() for step in collecting.plan(wanted)])
+    else:
+        print(collecting.script(wanted), end="")
 
 
 def _print_json(value: Any) -> None:
