@@ -18,6 +18,16 @@ PLACEBO = Remedy(
 )
 HEALTHY = Fault("healthy", "", "", apply=lambda plan, _dose, _seconds: plan)
 
+# Memory of the process grows and nothing gets slower: alarming, and no incident.
+RED_HERRING = Fault(
+    "red_herring",
+    "",
+    "host_bytes_per_request",
+    apply=lambda plan, dose, _seconds: plan.with_build(
+        host_bytes_per_request=round(400_000 * dose)
+    ),
+)
+
 FAULTS: Mapping[str, Fault] = {
     fault.cause: fault
     for fault in (HEALTHY, *code_faults(), *config_faults(), *outside_faults())
@@ -46,6 +56,8 @@ def find(cause: str) -> Fault:
     Raises:
         CauseError: no such cause.
     """
+    if cause == RED_HERRING.cause:
+        return RED_HERRING
     fault = FAULTS.get(_ALIASES.get(cause, cause))
     if fault is None:
         names = ", ".join(name for name, known in FAULTS.items() if known.reproducible)

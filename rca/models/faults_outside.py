@@ -165,7 +165,9 @@ def _caches() -> tuple[Fault, ...]:
             "dependency",
             "old_map_share",
             apply=lambda plan, dose, _s: plan.with_build(
-                model_revision="r15", old_map_share=min(0.9, 0.4 * dose)
+                model_revision="r15",
+                tokenizer_revision="r15",
+                old_map_share=min(0.9, 0.4 * dose),
             ),
             moves={"version_skew": 1, "prefix_hit_rate": -1},
             timing=("ttft_p50",),

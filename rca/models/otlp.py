@@ -18,7 +18,7 @@ from rca.models.workload import Arrival
 
 _INTERNAL, _SERVER, _CLIENT = 1, 2, 3
 _CLIENT_HAS_GONE = 499
-_FORMER_REVISION = Build().model_revision
+_FORMER_REVISION = Build().tokenizer_revision
 _SHORTEST_WAIT_NS = MS // 10
 _ANSWER_NS = MS // 3  # from the engine's last token to the gateway's last byte
 
@@ -52,7 +52,7 @@ class Traces:
         if not request.was_aborted:  # the engine writes its spans at the finish only
             own = [
                 _llm_request(request, trace, engine, root, build.model_revision),
-                _tokenize(request, trace, self._id(), engine, build.model_revision),
+                _tokenize(request, trace, self._id(), engine, build),
             ]
             spans.append(_resource("llm-engine", build.version, instance, own))
         self._lines.append((end_ns, {"resourceSpans": spans}))
@@ -124,11 +124,11 @@ def _status(call: Call) -> Json:
     return {"code": 2, "message": "503 Service Unavailable"} if call.failed else {}
 
 
-def _tokenize(request: Request, trace: str, span_id: str, engine: str, revision: str) -> Json:
+def _tokenize(request: Request, trace: str, span_id: str, engine: str, build: Build) -> Json:
     begin_ns = request.received_ns or request.ready_ns
     span = _span(trace, span_id, engine, "tokenize")
     span |= _times(begin_ns, request.queued_ns or begin_ns) | {"kind": _INTERNAL, "status": {}}
-    known = _FORMER_REVISION if request.has_old_map else revision
+    known = _FORMER_REVISION if request.has_old_map else build.tokenizer_revision
     span["attributes"] = [
         _int("input.tokens", request.prompt_tokens),
         _text("tokenizer.version", known),

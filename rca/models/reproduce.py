@@ -56,18 +56,21 @@ def reproduce(
     seed: int = 0,
     dose: float = 1.0,
     lengths: Lengths | None = None,
+    healthy: Plan | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """A bundle of `cause` at `out`: incident/, baseline/ and truth.toml.
 
     Args:
-        cause: an id of the catalogue, an alias, or 'healthy'.
+        cause: an id of the catalogue, an alias, 'healthy', or 'red_herring'; several joined
+            by '+' are switched on at the same time.
         out: a folder that does not exist yet, or is empty.
         engine: 'torch' computes and is profiled; 'twin' follows a formula, needs no torch,
             leaves a modelled profile and gives the same bytes each time.
         seed: of the traffic, the decoys and the date.
         dose: strength of the fault; 1 is a clear incident, 0 a healthy service.
         lengths: how long the stretches are.
+        healthy: the service before the fault; the usual one unless given.
         progress: called with a line about what is going on.
 
     Raises:
@@ -75,15 +78,16 @@ def reproduce(
         MissingExtra: torch is not installed.
         BundleError: `out` holds something already.
     """
-    fault = find(cause)
-    if not fault.reproducible:
-        raise CauseError(f"{cause} cannot be reproduced: it {fault.device}")
+    faults = [find(one) for one in cause.split("+")]
+    for fault in faults:
+        if not fault.reproducible:
+            raise CauseError(f"{fault.cause} cannot be reproduced: it {fault.device}")
     if out.exists() and any(out.iterdir()):
         raise BundleError("the folder is not empty", path=str(out), hint="name a new one")
     say = progress or (lambda _line: None)
     lengths = lengths or Lengths()
     with _workers(engine, say) as bench:
-        recorder = _Recorder(fault, out, seed, dose, lengths, bench, say)
+        recorder = _Recorder(faults, out, seed, dose, lengths, bench, say, healthy or Plan())
         recorder.baseline()
         recorder.incident()
     return out
@@ -149,19 +153,22 @@ def torch_runtime(layers: int = 4, hidden: int = 128) -> AbstractContextManager[
 
 @dataclass
 class _Recorder:
-    fault: Fault
+    faults: list[Fault]
     out: Path
     seed: int
     dose: float
     lengths: Lengths
     bench: Bench
     say: Progress
+    healthy: Plan
 
     def __post_init__(self) -> None:
         self.begin_ns = _EPOCH_NS + (self.seed % 5000) * 3607 * SECOND
-        self.healthy = Plan()
+        self.fault = self.faults[0]
         seconds = float(self.lengths.fault_s)
-        faulty = self.fault.plan(self.healthy, self.dose, seconds)
+        faulty = self.healthy
+        for fault in self.faults:
+            faulty = fault.plan(faulty, self.dose, seconds)
         if faulty.build != self.healthy.build and not self.fault.change:
             faulty = replace(faulty, build=replace(faulty.build, version=_NEW_VERSION))
         self.faulty = faulty
@@ -226,13 +233,10 @@ class _Recorder:
         seen.expect(admission)
 
     def _write_truth(self, seen: Telemetry, fault_ns: int, until_ns: int) -> None:
-        is_fault = self.faulty != self.healthy
-        change = None
-        changes: list[Change] = decoys(self.seed, seen.from_ns, fault_ns, until_ns)
-        if is_fault:
-            change = true_change(self.fault, self.healthy, self.faulty, fault_ns - SECOND)
-            changes += [change] if change else []
+        true = self._true_changes(fault_ns)
+        changes = [*decoys(self.seed, seen.from_ns, fault_ns, until_ns), *true]
         ids = write_changes(changes, self.seed, self.out / "incident" / "changes.jsonl")
+        is_fault = self.faulty != self.healthy and self.fault.cause_class != ""
         start_ns = fault_ns
         if self.fault.growth:
             start_ns = first_slow_ns(seen.finished, fault_ns, until_ns)
@@ -243,14 +247,17 @@ class _Recorder:
             "cause": self.fault.cause if is_fault else "",
             "class": self.fault.cause_class if is_fault else "",
             "kind": "fault" if is_fault else "healthy",
-            "acceptable": list(self.fault.acceptable),
+            "acceptable": [
+                *self.fault.acceptable,
+                *(fault.cause for fault in self.faults[1:]),
+            ],
             "start_ns": start_ns if is_fault else 0,
             "end_ns": end_ns if is_fault else 0,
             "injected_start_ns": fault_ns if is_fault else 0,
             "component": self.fault.component if is_fault else "",
-            "change": ids[change] if change else "",
-            "changes": [ids[change]] if change else [],
-            "causes": [self.fault.cause] if is_fault else [],
+            "change": ids[true[0]] if true and is_fault else "",
+            "changes": [ids[change] for change in true] if is_fault else [],
+            "causes": [fault.cause for fault in self.faults] if is_fault else [],
             "skew_s": 0.0,
             "source": "twin" if self.bench.made is None else "torch",
             "seed": self.seed,
@@ -258,6 +265,19 @@ class _Recorder:
         }
         lines = [f"{key} = {_toml(value)}\n" for key, value in fields.items()]
         (self.out / "truth.toml").write_text("".join(lines))
+
+    def _true_changes(self, fault_ns: int) -> list[Change]:
+        if self.faulty == self.healthy:
+            return []
+        found: list[Change] = []
+        for number, fault in enumerate(self.faults):
+            alone = fault.plan(self.healthy, self.dose, float(self.lengths.fault_s))
+            if len(self.faults) == 1:
+                alone = self.faulty
+            at_ns = fault_ns - (1 + 2 * number) * SECOND
+            change = true_change(fault, self.healthy, alone, at_ns)
+            found += [change] if change else []
+        return found
 
 
 def _toml(value: object) -> str:

@@ -69,6 +69,7 @@ class Gateway:
     attempts: int = 4  # calls at most, before the answer is made without it
     timeout_ns: int = 80 * MS  # a call that fails takes this long
     cache_ttl_ns: int = 600 * SECOND
+    cache_starts_empty: bool = False
     cache_renews: bool = True  # entries are loaded again before they expire
     cache_single_flight: bool = False  # who misses waits for another that loads already
 
@@ -95,6 +96,8 @@ class Build:
     ignores_aborts: bool = False  # answers go on when the client has gone
     middleware_ns: int = 0  # that the middleware takes of the API server for a request
     model_revision: str = "r14"
+    tokenizer_revision: str = "r14"
+    host_bytes_per_request: int = 0  # that the process keeps and never looks at again
     old_map_share: float = 0.0  # requests that meet the token map of the former model
     start_up_ns: int = 0  # a new process is deaf so long
 

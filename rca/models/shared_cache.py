@@ -46,7 +46,7 @@ class SharedCache:
         self._rng = random.Random(f"cache:{start_ns}")
         self._weights = [1.0 / (1 + key) ** 0.5 for key in range(_KEYS)]
         self._valid: dict[int, tuple[int, int]] = {}  # from, until
-        if gateway.cache_renews:
+        if gateway.cache_renews and not gateway.cache_starts_empty:
             ages = [self._rng.randrange(gateway.cache_ttl_ns) for _ in range(_KEYS)]
             self._valid = {key: (start_ns, start_ns + age) for key, age in enumerate(ages)}
         self._loaders = [start_ns] * _LOADERS
@@ -75,7 +75,7 @@ class SharedCache:
 
     def _look_up(self, key: int, at_ns: int) -> Lookup:
         from_ns, until_ns = self._valid.get(key, (0, 0))
-        if self.gateway.cache_renews and at_ns >= until_ns:
+        if self.gateway.cache_renews and at_ns >= until_ns > 0:
             self.loads.append(Load(at_ns, at_ns + _LOAD_NS))
             from_ns, until_ns = at_ns, self._expiry(at_ns)
             self._valid[key] = (from_ns, until_ns)

@@ -55,7 +55,7 @@ class TwinWorker:
     def __init__(self, plan: Plan, cost: CostModel | None = None) -> None:
         self.plan, self.cost = plan, cost or CostModel()
         self.retained = 0.0
-        self._steps = 0
+        self._steps = self._host_bytes = 0
         self._grammars = 0
         self._shapes: set[int] = set()
         self._full_collections = 0
@@ -63,6 +63,7 @@ class TwinWorker:
     def admit(self, request: Request) -> int:
         """Tokenise: a line in the prompt's length, and what the build adds."""
         build, cost = self.plan.build, self.cost
+        self._host_bytes += build.host_bytes_per_request
         total = request.prompt_tokens * cost.tokenise_token
         if not self.plan.args.preload_tokenizer:
             total += round(build.tokenizer_loads_per_request * cost.tokenizer_load)
@@ -95,12 +96,12 @@ class TwinWorker:
         return StepResult(lasts_ns, sampled, cpu_ns, threads * cost.switches_a_thread)
 
     def memory_bytes(self) -> int:
-        """A base and what is retained."""
-        return BASE_MEMORY_BYTES + round(self.retained) * TENSOR_BYTES
+        """All that is kept, in tensors and beside them."""
+        return self.live_bytes() + self._host_bytes
 
     def live_bytes(self) -> int:
-        """The same: nothing else is there."""
-        return self.memory_bytes()
+        """A base and the tensors that are retained."""
+        return BASE_MEMORY_BYTES + round(self.retained) * TENSOR_BYTES
 
     def collections(self) -> Sequence[int]:
         """By steps, as an allocator-driven collector would."""

@@ -155,6 +155,7 @@ class TorchWorker:
         # Under a profiler time means nothing: then the twin says how long a step takes.
         self.pace: TwinWorker | None = None
         self._history: list[Tensor] = []
+        self._kept: list[bytearray] = []
         self._debt = self._lines_due = 0.0
         self._steps = 0
         self._wall_extra_ns = 0
@@ -177,7 +178,7 @@ class TorchWorker:
     def __exit__(self, *_: object) -> None:
         torch.set_num_threads(1)
         self._objects = []
-        self._history = []
+        self._history, self._kept = [], []
         self._restore()
         self.frontend.close()
 
@@ -185,6 +186,8 @@ class TorchWorker:
         """Tokenise, and build the grammar of a structured answer."""
         begin = self._begin()
         build = self.plan.build
+        if build.host_bytes_per_request:
+            self._kept.append(bytearray(build.host_bytes_per_request))
         loads = 0
         if not self.plan.args.preload_tokenizer:
             loads = _whole(build.tokenizer_loads_per_request, request.arrival.index)
@@ -235,7 +238,8 @@ class TorchWorker:
 
         The rest of this process's growth is the recording itself, not the engine.
         """
-        return self._resident_at_start + self.live_bytes() - _BASE_BYTES
+        kept = self.live_bytes() + sum(map(len, self._kept))
+        return self._resident_at_start + kept - _BASE_BYTES
 
     def live_bytes(self) -> int:
         """A base and what a build keeps that it should not."""
