@@ -31,6 +31,7 @@ lint: $(VENV)/dev  ## format, style, types, imports, SQL comments, generated doc
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/schema_docs.py --check
+	$(BIN)/python scripts/cause_docs.py --check
 
 format: $(VENV)/dev  ## rewrite the code in the house style
 	$(BIN)/ruff format .
@@ -41,6 +42,7 @@ samples: $(VENV)/core  ## rebuild sample_traces with the reproducer
 
 docs: $(VENV)/dev  ## rebuild generated documents
 	$(BIN)/python scripts/schema_docs.py
+	$(BIN)/python scripts/cause_docs.py
 
 readme: $(VENV)/core  ## record the sample output in README.md anew
 	$(BIN)/python scripts/readme_sample.py
