@@ -15,7 +15,7 @@ from rca.compare_command import compare
 from rca.errors import RcaError
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 from rca.progress import progress_bar
-from rca.setup_commands import AfterDashes, collect, doctor, recipe
+from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -211,6 +211,7 @@ def query(
 app.command()(judge)
 app.command()(compare)
 app.command()(doctor)
+app.command()(init)
 app.command()(collect)
 app.command(cls=AfterDashes)(recipe)
 

@@ -72,6 +72,14 @@ def metrics() -> list[tuple[str, str, str]]:
     ]
 
 
+def metric_names() -> dict[str, frozenset[str]]:
+    """Metrics that carry each role, as roles.toml writes them."""
+    return {
+        role: frozenset(source["metric"] for source in row["sources"])
+        for role, row in _table().items()
+    }
+
+
 @cache
 def _rules() -> dict[str, list[_Rule]]:
     """Rules by the normalised name of the series they read."""

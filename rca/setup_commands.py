@@ -1,4 +1,4 @@
-"""Commands around the analysis: `rca doctor`, `rca recipe`, `rca collect`."""
+"""Commands around the analysis: `rca doctor`, `rca recipe`, `rca collect`, `rca init`."""
 
 from __future__ import annotations
 
@@ -127,6 +127,24 @@ def collect(
         _print_json([step._asdict() for step in collecting.plan(wanted)])
     else:
         print(collecting.script(wanted), end="")
+
+
+def init(
+    bundle: Annotated[Path, typer.Argument(metavar="BUNDLE", help="Folder of recordings.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Write a commented bundle.toml, and say what is there, what is missing, what it would decide."""
+    from rca import bundle_init
+    from rca.progress import progress_bar
+
+    with progress_bar(as_json) as (_, progress):
+        found = bundle_init.write(bundle, progress)
+    if as_json:
+        _print_json(found)
+        return
+    for line in bundle_init.lines(found):
+        print(line)
+    print(f"\nwritten: {bundle / bundle_init.NAME}; next: rca analyze {bundle}")
 
 
 def _print_json(value: Any) -> None:
