@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from rca import pipeline, roles
+from rca import roles
 from rca.case import Case
 from rca.catalogue import Cause, load
 from rca.errors import BundleError
@@ -145,6 +145,8 @@ def look(folder: Path, progress: Progress | None = None) -> dict[str, Any]:
         )
     if not any(p.is_file() and p.name != NAME for p in folder.rglob("*")):
         return _found(folder, "", [], _Present(frozenset(), frozenset(), frozenset()))
+    from rca import pipeline
+
     with pipeline.read([folder], progress=progress) as case:
         return _found(folder, _service(case), _recorded(case), _present(case))
 

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from jaeger_builder import traced
 
 from rca import bundle_init, pipeline
 from rca.catalogue import load
@@ -84,10 +85,11 @@ def test_roles_are_listed_with_the_recordings_that_carry_them() -> None:
         assert any(role in carried[name] for name in named[source]), (source, role)
 
 
-def test_the_file_is_read_by_analyze_and_its_examples_are_valid(bundle: Path) -> None:
+def test_the_file_is_read_by_analyze_and_its_examples_are_valid(tmp_path: Path) -> None:
+    bundle = traced(tmp_path, n=50)
     bundle_init.write(bundle)
     text = (bundle / "bundle.toml").read_text()
-    assert tomllib.loads(text)["service"] == "llm-engine"
+    assert tomllib.loads(text)["service"] == "vllm"
     lines = [
         line.removeprefix("# ") if line.startswith(("# [", "# start", "# end", "# e2e", "# ttft", "# error")) else line
         for line in text.splitlines()
@@ -98,7 +100,7 @@ def test_the_file_is_read_by_analyze_and_its_examples_are_valid(bundle: Path) ->
         by, slo = case.rows("SELECT detected_by, slo FROM incident_window")[0]
         assert by == "hint"
         assert "e2e_p99" in slo
-        assert case.scalar("SELECT value FROM provenance WHERE key = 'service'") == "llm-engine"
+        assert case.scalar("SELECT value FROM provenance WHERE key = 'service'") == "vllm"
 
 
 def test_nothing_is_overwritten(bundle: Path) -> None:
@@ -136,7 +138,9 @@ def test_a_hostile_service_stays_a_string(tmp_path: Path) -> None:
     assert "\u202e" not in text
 
 
-def test_the_command(bundle: Path, tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path) -> None:
+    bundle = traced(tmp_path / "bundle", n=50)
+
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "rca.cli", "init", *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
@@ -146,7 +150,7 @@ def test_the_command(bundle: Path, tmp_path: Path) -> None:
     assert "missing  metrics of GPUs" in done.stdout
     assert "would decide on" in done.stdout
     (bundle / "bundle.toml").unlink()
-    assert json.loads(run(bundle, "--json").stdout)["service"] == "llm-engine"
+    assert json.loads(run(bundle, "--json").stdout)["service"] == "vllm"
     (tmp_path / "f").write_text("")
     for wrong in (bundle, tmp_path / "none", tmp_path / "f"):
         done = run(wrong)

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rca import pipeline
 from rca.case import Case, sql_files
 from rca.compare.estimates import Completed, Values
 from rca.ingest import Progress
@@ -91,6 +90,8 @@ def load(path: Path, progress: Progress | None = None) -> Side:
     if _is_case(path):
         with Case.open(path, read_only=True) as case:
             return _side(case, str(path))
+    from rca import pipeline
+
     with pipeline.read([path], progress=progress) as case:
         if not case.scalar("SELECT count(*) FROM source WHERE part = 'incident'"):
             # A folder called 'baseline' given by itself: it is the side, not its reference.
