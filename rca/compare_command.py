@@ -20,6 +20,13 @@ def compare(
         Path | None,
         typer.Option("--gate", help="Limits (TOML), or 'default'; exit code 3 when one fails."),
     ] = None,
+    base_where: Annotated[
+        str | None,
+        typer.Option("--base-where", help="Only requests with this attribute, KEY=VALUE."),
+    ] = None,
+    candidate_where: Annotated[
+        str | None, typer.Option("--candidate-where", help="The same for the candidate.")
+    ] = None,
     quality: Annotated[
         Path | None, typer.Option("--quality", help="CSV with metric, base, candidate.")
     ] = None,
@@ -36,7 +43,13 @@ def compare(
 
     with progress_bar(as_json) as (_, progress):
         found = comparing.compare(
-            base, candidate, quality=quality, gate=gate, progress=progress
+            base,
+            candidate,
+            base_where=base_where,
+            candidate_where=candidate_where,
+            quality=quality,
+            gate=gate,
+            progress=progress,
         )
     if as_json:
         print(json.dumps(found, indent=2, ensure_ascii=False))

@@ -18,6 +18,8 @@ def traced(
     failed: int = 0,
     seed: int = 0,
     name: str = "llm_request",
+    arm: str = "",
+    first: int = 0,
 ) -> Path:
     """Jaeger's answer for n requests, 10 a second, about `e2e_ms` long; a third until the first token."""
     draws = np.random.default_rng(seed)
@@ -32,15 +34,16 @@ def traced(
             _tag("span.kind", "string", "server"),
         ]
         tags += [_tag("error", "bool", True)] if i < failed else []
+        tags += [_tag("ab/arm", "string", arm)] if arm else []
         span = {
-            "traceID": f"{i + 1:032x}", "spanID": f"{i + 1:016x}", "operationName": name,
+            "traceID": f"{first + i + 1:032x}", "spanID": f"{first + i + 1:016x}", "operationName": name,
             "references": [], "startTime": START_US + i * 100_000, "duration": int(dur),
             "tags": tags, "logs": [], "processID": "p1",
         }  # fmt: skip
         service = {"p1": {"serviceName": "vllm", "tags": []}}
         traces.append({"traceID": span["traceID"], "spans": [span], "processes": service})
     path.mkdir(parents=True, exist_ok=True)
-    (path / "traces.json").write_text(json.dumps({"data": traces}))
+    (path / f"traces{arm}.json").write_text(json.dumps({"data": traces}))
     return path
 
 

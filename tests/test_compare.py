@@ -73,6 +73,19 @@ def test_cases_and_bundles_give_the_same(make: Callable[..., Path], tmp_path: Pa
     assert told["figures"] == again["figures"]
 
 
+def test_two_arms_of_one_recording_are_compared(make: Callable[..., Path]) -> None:
+    both = make("both", n=400, arm="control")
+    make("both", n=300, arm="hotfix", first=400, e2e_ms=70.0, seed=1)
+    found = compare(both, both, base_where="ab/arm=control", candidate_where="ab/arm=hotfix")
+    assert (found["base"]["requests"], found["candidate"]["requests"]) == (400, 300)
+    row = figures(found)["e2e_p50"]
+    assert row["low"] < math.log(0.7) < row["high"]
+    assert any("share of the traffic" in note for note in found["notes"])
+    assert compare(both, both, base_where="service.name=none")["base"]["requests"] == 0
+    with pytest.raises(RcaError, match="no KEY=VALUE"):
+        compare(both, both, base_where="control")
+
+
 def test_a_good_candidate_passes_the_shipped_gate(make: Callable[..., Path]) -> None:
     done = run(make("a"), make("b", seed=1), "--gate", "default")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,7 +13,7 @@ from rca.compare import estimates, ops
 from rca.compare import gate as gates
 from rca.compare import quality as qualities
 from rca.compare.estimates import Change, Values
-from rca.compare.sides import Side, load
+from rca.compare.sides import Group, Side, load
 from rca.ingest import Progress
 
 __all__ = ["compare"]
@@ -28,6 +28,8 @@ def compare(
     base: Path,
     candidate: Path,
     *,
+    base_where: str | None = None,
+    candidate_where: str | None = None,
     quality: Path | None = None,
     gate: Path | None = None,
     progress: Progress | None = None,
@@ -40,6 +42,9 @@ def compare(
     Args:
         base: A case, or a folder, archive or file of recordings.
         candidate: The same of what is to be judged.
+        base_where: Attribute that the base's requests carry, as KEY=VALUE; both sides may then be
+            one recording.
+        candidate_where: The same of the candidate's.
         quality: CSV with the columns metric, base, candidate.
         gate: Limits as TOML, or 'default' for the shipped ones; not gated when None.
 
@@ -48,7 +53,8 @@ def compare(
     """
     limits = gates.read(gate)
     pairs = qualities.read(quality) if quality else None
-    sides = load(base, progress), load(candidate, progress)
+    groups = [Group.parse(text) if text else None for text in (base_where, candidate_where)]
+    sides = load(base, groups[0], progress), load(candidate, groups[1], progress)
     found: dict[str, Any] = {
         "schema_version": 1,
         "base": sides[0].facts(),
@@ -159,6 +165,8 @@ def _notes(found: dict[str, Any]) -> Iterator[str]:
                 f"{row['figure']} differ by {math.expm1(row['log_ratio']):+.0%}: "
                 "the two did not do the same work, compare latency with care"
             )
+    if found["base"]["group"] and found["base"]["path"] == found["candidate"]["path"]:
+        yield "groups of one recording: their throughput is their share of the traffic"
     if found["ops"] is None:
         yield "no profile on both sides: kernels and operators are not compared"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,32 @@ import polars as pl
 
 from rca.case import Case, sql_files
 from rca.compare.estimates import Completed, Values
+from rca.errors import RcaError
 from rca.ingest import Progress
 from rca.plain import printable
 
 SAMPLED_BELOW = 0.9
 _CASE_HEADER = b"DUCK"
+
+
+class Group(NamedTuple):
+    """Requests of one attribute's value, for example of a release or of an experiment's arm."""
+
+    key: str
+    value: str
+
+    @classmethod
+    def parse(cls, text: str) -> Group:
+        """A group from KEY=VALUE.
+
+        Raises:
+            RcaError: Not of that form.
+        """
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            hint = "write for example service.version=1.4"
+            raise RcaError(f"{printable(text, 80)!r} is no KEY=VALUE", hint=hint)
+        return cls(key, value)
 
 
 @dataclass(frozen=True)
@@ -25,6 +46,7 @@ class Side:
 
     Attributes:
         path: As the user gave it.
+        group: Attribute that its requests carry, None for all of them.
         requests: start_ns, end_ns, e2e_ns, ttft_ns, itl_ns, input_tokens, output_tokens, failed.
         ops: kind, name, n, total_ns of kernels and operators.
         damaged: Traces of which something was lost, in words.
@@ -33,6 +55,7 @@ class Side:
     """
 
     path: str
+    group: Group | None
     requests: pl.DataFrame
     ops: pl.DataFrame
     damaged: tuple[str, ...]
@@ -71,6 +94,7 @@ class Side:
         """What JSON says of the side."""
         return {
             "path": self.path,
+            "group": f"{self.group.key}={self.group.value}" if self.group else None,
             "requests": len(self.requests),
             "failed": self.failed,
             "damaged": list(self.damaged),
@@ -79,7 +103,7 @@ class Side:
         }
 
 
-def load(path: Path, progress: Progress | None = None) -> Side:
+def load(path: Path, group: Group | None = None, progress: Progress | None = None) -> Side:
     """A side from a case file, or from the folder, archive or file of a bundle.
 
     Of recordings that have both, the incident's are taken.
@@ -89,14 +113,14 @@ def load(path: Path, progress: Progress | None = None) -> Side:
     """
     if _is_case(path):
         with Case.open(path, read_only=True) as case:
-            return _side(case, str(path))
+            return _side(case, str(path), group)
     from rca import pipeline
 
     with pipeline.read([path], progress=progress) as case:
         if not case.scalar("SELECT count(*) FROM source WHERE part = 'incident'"):
             # A folder called 'baseline' given by itself: it is the side, not its reference.
             case.execute("UPDATE source SET part = 'incident'")
-        return _side(case, str(path))
+        return _side(case, str(path), group)
 
 
 def _is_case(path: Path) -> bool:
@@ -106,18 +130,31 @@ def _is_case(path: Path) -> bool:
         return path.suffix == ".duckdb" or file.read(12)[8:] == _CASE_HEADER
 
 
-def _side(case: Case, path: str) -> Side:
+def _side(case: Case, path: str, group: Group | None) -> Side:
     incident = case.scalar("SELECT count(*) FROM source WHERE part = 'incident'")
     part = "incident" if incident else "baseline"
     texts = dict(sql_files("compare"))
+    requests = case.sql(texts["10_requests.sql"], [part])
+    ops = case.sql(texts["20_ops.sql"], [part])
+    if group:
+        told = case.sql(texts["15_group.sql"], [*_pointers(group.key), group.value])
+        requests = requests.join(told, on=["source_id", "trace_id"], how="semi")
+        ops = ops.clear()  # a profile does not say whose requests it shows
     return Side(
         path,
-        case.sql(texts["10_requests.sql"], [part]),
-        case.sql(texts["20_ops.sql"], [part]),
+        group,
+        requests,
+        ops,
         tuple(_damaged(case, part)),
         tuple(_unread(case)),
         _sampled(case),
     )
+
+
+def _pointers(key: str) -> tuple[str, str]:
+    """JSON pointers to an attribute of a span and of its resource."""
+    escaped = key.replace("~", "~0").replace("/", "~1")
+    return f"/{escaped}", f"/resource.{escaped}"
 
 
 def _damaged(case: Case, part: str) -> list[str]:

@@ -35,7 +35,8 @@ def terminal(found: Mapping[str, Any]) -> str:
 
 
 def _side(facts: Mapping[str, Any]) -> str:
-    return f"{printable(facts['path'], 200)}  {facts['requests']:,} requests"
+    group = f"  {printable(facts['group'], 100)}" if facts["group"] else ""
+    return f"{printable(facts['path'], 200)}{group}  {facts['requests']:,} requests"
 
 
 def _rows(found: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
@@ -165,7 +166,8 @@ def markdown(found: Mapping[str, Any]) -> str:
         lines += ["## Comparison", ""]
     sides = (("base", found["base"]), ("candidate", found["candidate"]))
     for name, facts in sides:
-        lines.append(f"- {name}: {code(facts['path'])}, {facts['requests']:,} requests")
+        group = f", {code(facts['group'])}" if facts["group"] else ""
+        lines.append(f"- {name}: {code(facts['path'])}{group}, {facts['requests']:,} requests")
     lines += [
         "",
         *_table(("", "base", "candidate", "change, 95 % interval"), _own(_rows(found))),

@@ -1,5 +1,7 @@
 -- Requests of one side, one row each, in the order of their arrival.
 SELECT
+    source_id,
+    trace_id,
     start_ns,
     end_ns,
     e2e_ns,
