@@ -197,7 +197,8 @@ def test_a_sample_is_small_complete_and_silent(sample: Path) -> None:
     size = sum(path.stat().st_size for path in sample.rglob("*") if path.is_file())
     assert size < 2_000_000
     truth = tomllib.loads((sample / "truth.toml").read_text())
-    assert sample.name[3:] == (truth["cause"] or "healthy")
+    named = sample.name[3:] if sample.name[3:] in FAULTS else truth["cause"] or "healthy"
+    assert named == (truth["cause"] or "healthy")
     for part in ("incident", "baseline"):
         names = {re.sub(r"\d{10,}", "N", p.name) for p in (sample / part).rglob("*.*")}
         assert names >= {
@@ -212,5 +213,31 @@ def test_a_sample_is_small_complete_and_silent(sample: Path) -> None:
                 assert not word or word not in text, (path, word)
 
 
-def test_there_are_four_samples() -> None:
-    assert [path.name[:2] for path in SAMPLES] == ["01", "02", "03", "04"]
+def test_the_samples_are_numbered_small_and_of_all_classes() -> None:
+    assert [path.name[:2] for path in SAMPLES] == [f"{n:02}" for n in range(1, 15)]
+    files = [path for sample in SAMPLES for path in sample.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) < 25_000_000
+    truths = [tomllib.loads((sample / "truth.toml").read_text()) for sample in SAMPLES]
+    assert {truth["class"] for truth in truths} - {""} == {
+        "code-regression",
+        "config",
+        "infra",
+        "dependency",
+        "traffic-spike",
+    }
+    assert [truth["kind"] for truth in truths].count("healthy") == 2
+    assert [len(truth["causes"]) for truth in truths].count(2) == 1
+
+
+def test_two_faults_leave_two_changes_and_the_red_herring_none(tmp_path: Path) -> None:
+    both = "dependency_slow+tiny_batch"
+    out = reproduce(both, tmp_path / "both", engine="twin", lengths=SHORT)
+    truth = tomllib.loads((out / "truth.toml").read_text())
+    assert truth["causes"] == ["dependency_slow", "tiny_batch"]
+    assert truth["acceptable"] == ["tiny_batch"]
+    assert len(set(truth["changes"])) == 2
+    calm = reproduce("red_herring", tmp_path / "calm", engine="twin", lengths=SHORT)
+    truth = tomllib.loads((calm / "truth.toml").read_text())
+    assert (truth["kind"], truth["cause"], truth["changes"]) == ("healthy", "", [])
+    (memory,) = _series(calm / "incident")["process_resident_memory_bytes"]
+    assert _values(memory)[-1] - _values(memory)[14] > 10 << 20

@@ -28,6 +28,27 @@ RED_HERRING = Fault(
     ),
 )
 
+# The model moved and its tokenizer did not: the engine's cache and the one before it miss.
+MODEL_WITHOUT_TOKENIZER = Fault(
+    "stale_tokenizer_cache_key",
+    "code-regression",
+    "model_revision",
+    apply=lambda plan, dose, _seconds: plan.with_build(
+        cache_key_churn=min(1.0, dose), model_revision="r15"
+    ).with_gateway(cache_starts_empty=True),
+    change=(
+        "deploy",
+        "deployment/llm-engine",
+        "--model-revision=r14 --tokenizer-revision=r14",
+        "--model-revision=r15 --tokenizer-revision=r14",
+    ),
+    acceptable=("embedding_version_race",),
+)
+_INCIDENTS = {
+    "red_herring": RED_HERRING,
+    "model_without_tokenizer": MODEL_WITHOUT_TOKENIZER,
+}
+
 FAULTS: Mapping[str, Fault] = {
     fault.cause: fault
     for fault in (HEALTHY, *code_faults(), *config_faults(), *outside_faults())
@@ -56,8 +77,8 @@ def find(cause: str) -> Fault:
     Raises:
         CauseError: no such cause.
     """
-    if cause == RED_HERRING.cause:
-        return RED_HERRING
+    if cause in _INCIDENTS:
+        return _INCIDENTS[cause]
     fault = FAULTS.get(_ALIASES.get(cause, cause))
     if fault is None:
         names = ", ".join(name for name, known in FAULTS.items() if known.reproducible)
