@@ -23,6 +23,7 @@ from rca import (
     lint,
     patterns,
     roles,
+    suspects,
     trial,
     window,
 )
@@ -186,6 +187,7 @@ def diagnose(
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
+    suspects.rank(case)
     attribution.attribute(case)
     patterns.cluster(case)
     step("hypotheses")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rca.evidence import Span, cliffs_delta, interval, measure, poisson_z, strength
+from rca.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
 from rca.scan import find
 from rca.signals import EMPTY, Points, Signal
 

@@ -1,0 +1,97 @@
+"""Services and metrics by how far they left their own range, whatever the cause.
+
+The score is log(1 + z) times the weight of the kind of signal: what a service does (CPU, memory, its
+own time, the gap before it answers) is nearer to a cause than the latencies that its callers see.
+z is the shift of the median on the reference's spread, with a floor of a share of the level that
+this metric usually has over all services: a latency that is nearly zero everywhere but in the
+window has not moved by a factor of a million.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+
+import numpy as np
+import polars as pl
+
+from rca.case import Case
+from rca.moves import MIN_POINTS, Move, incident_span, measure, whole_span
+from rca.signals import load
+
+_KEPT = 200
+_FEWEST_SPANS = 5
+_SPAN_ROLES = ("call_gap", "span_self", "span_errors")
+
+
+@cache
+def _settings() -> tuple[float, float, tuple[tuple[re.Pattern[str], float], ...], float]:
+    text = files("rca").joinpath("scoring.toml").read_text(encoding="utf-8")
+    row = tomllib.loads(text)["suspects"]
+    weights = tuple((re.compile(pattern), float(weight)) for pattern, weight in row["weights"])
+    return float(row["floor"]), float(row["largest"]), weights, float(row["other"])
+
+
+def rank(case: Case) -> None:
+    """Write suspect, best first: over the window, or over all recordings where there is none."""
+    case.clear(["suspect"])
+    span = incident_span(case) or whole_span(case)
+    if span is None:
+        return
+    signals = [*load(case), *load(case, spans=True)]
+    moves = [m for s in signals if s.role != "span_time" and (m := measure(s, span))]
+    scored = score(moves)
+    rows = [
+        {"rank": i + 1, "service": service or None, "metric": metric, "score": value}
+        for i, (value, service, metric) in enumerate(scored[:_KEPT])
+    ]
+    if rows:
+        case.insert("suspect", pl.DataFrame(rows, infer_schema_length=None))
+
+
+def score(moves: Sequence[Move]) -> list[tuple[float, str, str]]:
+    """(score, service, metric or operation), best first."""
+    counted = [m for m in moves if len(m.reference.ts_ns) >= MIN_POINTS and not _too_few(m)]
+    levels: dict[str, list[float]] = {}
+    for move in counted:
+        levels.setdefault(move.signal.role, []).append(_level(move))
+    usual = {role: float(np.median(values)) for role, values in levels.items()}
+    found = [
+        (
+            _one(move, usual[move.signal.role]),
+            move.signal.service,
+            move.signal.subject or move.signal.role.removeprefix("metric:"),
+        )
+        for move in counted
+    ]
+    return sorted(found, key=lambda row: (-row[0], row[1], row[2]))
+
+
+def _too_few(move: Move) -> bool:
+    if move.signal.role not in _SPAN_ROLES:
+        return False
+    return float(min(move.reference.den.sum(), move.observed.den.sum())) < _FEWEST_SPANS
+
+
+def _level(move: Move) -> float:
+    return abs(float(np.median(move.reference.values)))
+
+
+def _one(move: Move, usual: float) -> float:
+    floor, largest, _, _ = _settings()
+    before, after = move.reference.values, move.observed.values
+    level = abs(float(np.mean(before)))
+    if move.signal.source == "metrics":
+        level = max(level, usual)
+    spread = max(float(np.std(before)), floor * level, 1e-9)
+    shift = abs(float(np.median(after)) - float(np.median(before)))
+    return float(np.log1p(min(shift / spread, largest))) * weight(move.signal.role)
+
+
+def weight(role: str) -> float:
+    """Weight of a kind of signal, by the first pattern that its role matches."""
+    _, _, weights, other = _settings()
+    return next((w for pattern, w in weights if pattern.search(role)), other)
