@@ -68,6 +68,25 @@ def test_the_same_data_gives_the_same_interval_and_no_change() -> None:
     assert first.low is not None and first.high is not None and first.low < 0 < first.high
 
 
+def test_requests_that_resemble_their_neighbours_widen_the_interval() -> None:
+    draws = np.random.default_rng(8)
+    apart = draws.normal(size=2000)
+    waves = apart + 3 * np.repeat(draws.normal(size=20), 100)
+    assert estimates.inflation(apart, 0.95) < 2
+    assert estimates.inflation(waves, 0.5) > 10
+    assert estimates.inflation(waves[:100], 0.5) == 1
+    assert estimates.inflation(np.ones(1000), 0.5) == 1
+    ordered = np.sort(waves)
+    narrow = estimates.quantile_interval(ordered, 0.5)
+    wide = estimates.quantile_interval(ordered, 0.5, 9.0)
+    assert narrow.low and narrow.high and wide.low and wide.high
+    assert wide.high - wide.low > 2.5 * (narrow.high - narrow.low)
+    shifted = ordered + 100
+    first = estimates.quantile_change(shifted, shifted, 0.5, "w")
+    second = estimates.quantile_change(shifted, shifted, 0.5, "w", (9.0, 9.0))
+    assert first.high and second.high and second.high > 2.5 * first.high
+
+
 def test_a_change_has_no_interval_without_a_tail() -> None:
     values = np.sort(np.random.default_rng(1).exponential(size=999))
     change = estimates.quantile_change(values, values, 0.99, "a")

@@ -73,17 +73,20 @@ def compare(
 
 def _latencies(base: Side, candidate: Side) -> Iterator[dict[str, Any]]:
     for name, column in _LATENCIES.items():
-        old, new = base.latency(column), candidate.latency(column)
+        arrived = base.latency(column), candidate.latency(column)
+        old, new = (np.sort(values) for values in arrived)
         for percentile in _QUANTILES:
             figure, p = f"{name}_p{percentile}", percentile / 100
-            change = estimates.quantile_change(old, new, p, figure)
+            wider = estimates.inflation(arrived[0], p), estimates.inflation(arrived[1], p)
+            change = estimates.quantile_change(old, new, p, figure, wider)
             row = _row(
                 figure, "ms", estimates.quantile(old, p), estimates.quantile(new, p), change
             )
-            for side, values in (("base", old), ("candidate", new)):
-                interval = estimates.quantile_interval(values, p)
+            sides = zip(("base", "candidate"), (old, new), wider, strict=True)
+            for side, values, factor in sides:
+                interval = estimates.quantile_interval(values, p, factor)
                 row |= {f"{side}_low": interval.low, f"{side}_high": interval.high}
-                row[f"n_{side}"] = len(values)
+                row |= {f"n_{side}": len(values), f"inflation_{side}": factor}
             yield row
 
 
@@ -124,7 +127,7 @@ def _row(
 
 def _spread(base: Side, candidate: Side) -> dict[str, Any]:
     """Spread of the time to first token: between the quartiles; the standard deviation beside it."""
-    old, new = base.latency("ttft_ns"), candidate.latency("ttft_ns")
+    old, new = np.sort(base.latency("ttft_ns")), np.sort(candidate.latency("ttft_ns"))
     change = estimates.spread_change(old, new, "ttft_spread")
     row = _row("ttft_spread", "ms", estimates.spread(old), estimates.spread(new), change)
     return row | {

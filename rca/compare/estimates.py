@@ -1,7 +1,7 @@
 """Figures with their 95 % intervals: quantiles, ratios, shares, spread, rates.
 
-Requests count as independent of each other. Queues make neighbours alike, so real uncertainty is
-somewhat larger; repeat a run that ends close to a limit.
+Neighbours in a queue are alike, and a thousand of them tell less than a thousand strangers would:
+`inflation` measures by how much, and intervals of quantiles are widened by it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ TAIL = 10
 MIN_SPREAD = 100
 _Z = 1.959963984540054
 _LOW, _HIGH = 0.025, 0.975
+_BATCHES = 20
 _MIN_BINS, _MAX_BINS, _BIN_REQUESTS = 8, 60, 20
 _SAME_LENGTH = 0.1
 
@@ -53,14 +54,39 @@ def quantile(ordered: Values, p: float) -> float | None:
     return float(ordered[rank(len(ordered), p)]) if len(ordered) else None
 
 
-def quantile_interval(ordered: Values, p: float) -> Interval:
-    """Interval of a quantile from order statistics, whatever the distribution."""
+def inflation(arrived: Values, p: float) -> float:
+    """By which factor requests in order of arrival vary more around a quantile than independent ones.
+
+    Batches of neighbours are compared: how much does their share beyond the quantile vary, against
+    the variance of independent draws. At least 1; 1 when there are too few to tell.
+    """
+    size = len(arrived) // _BATCHES
+    if size < _BATCHES:
+        return 1.0
+    beyond = arrived > np.sort(arrived)[rank(len(arrived), p)]
+    share = float(beyond.mean())
+    if not 0 < share < 1:
+        return 1.0
+    batches = beyond[: size * _BATCHES].reshape(_BATCHES, size).mean(axis=1)
+    return max(float(batches.var(ddof=1)) * size / (share * (1 - share)), 1.0)
+
+
+def quantile_interval(ordered: Values, p: float, widened: float = 1.0) -> Interval:
+    """Interval of a quantile from order statistics, whatever the distribution.
+
+    Args:
+        widened: What `inflation` says of the values.
+    """
     from scipy.stats import binom
 
     n = len(ordered)
     if not n:
         return Interval(None, None)
-    low, high = int(binom.ppf(_LOW, n, p)), int(binom.ppf(_HIGH, n, p)) + 1
+    root = math.sqrt(widened)
+    low, high = (
+        n * p + (float(binom.ppf(side, n, p)) - n * p) * root for side in (_LOW, _HIGH)
+    )
+    low, high = math.floor(round(low, 9)), math.ceil(round(high, 9)) + 1
     return Interval(
         float(ordered[low - 1]) if low >= 1 else None,
         float(ordered[high - 1]) if high <= n else None,
@@ -72,8 +98,19 @@ def has_tail(n: int, p: float) -> bool:
     return round(n * min(p, 1 - p), 9) >= TAIL
 
 
-def quantile_change(base: Values, candidate: Values, p: float, name: str) -> Change:
-    """Change of the p-quantile between sorted values, by the bootstrap."""
+def quantile_change(
+    base: Values,
+    candidate: Values,
+    p: float,
+    name: str,
+    widened: tuple[float, float] = (1.0, 1.0),
+) -> Change:
+    """Change of the p-quantile between sorted values, by the bootstrap.
+
+    Args:
+        name: Of the figure; the same name draws the same numbers.
+        widened: What `inflation` says of base and candidate.
+    """
     before, after = quantile(base, p), quantile(candidate, p)
     if not before or not after or before <= 0 or after <= 0:
         return NONE
@@ -81,19 +118,23 @@ def quantile_change(base: Values, candidate: Values, p: float, name: str) -> Cha
     if not (has_tail(len(base), p) and has_tail(len(candidate), p)):
         return Change(estimate, None, None)
     draws = _rng(name)
-    ratios = np.log(_resampled(candidate, p, draws) / _resampled(base, p, draws))
+    old, new = (
+        _resampled(values, p, factor, draws)
+        for values, factor in zip((base, candidate), widened, strict=True)
+    )
+    ratios = np.log(new / old)
     return Change(estimate, *_ends(ratios))
 
 
-def _resampled(ordered: Values, p: float, draws: np.random.Generator) -> Values:
+def _resampled(ordered: Values, p: float, widened: float, draws: np.random.Generator) -> Values:
     """The quantile of RESAMPLES bootstrap samples, exactly distributed, without drawing them.
 
     The k-th of n uniform draws is Beta(k, n - k + 1) distributed; the resample's quantile is the
-    value that lies there.
+    value that lies there. Values that are alike count as fewer.
     """
     n = len(ordered)
     k = rank(n, p) + 1
-    return _at(ordered, draws.beta(k, n - k + 1, RESAMPLES))
+    return _at(ordered, draws.beta(k / widened, (n - k + 1) / widened, RESAMPLES))
 
 
 def _at(ordered: Values, share: Values) -> Values:
