@@ -48,11 +48,12 @@ class Lookalike:
 
 @dataclass(frozen=True)
 class ChangeMark:
-    """Changes that bring the cause about."""
+    """Changes that bring the cause about; `required` when it cannot come about without one."""
 
     kinds: tuple[str, ...]
     words: re.Pattern[str]
     concerns: str
+    required: bool = False
 
 
 @dataclass(frozen=True)
@@ -173,6 +174,7 @@ def _cause(row: dict[str, Any]) -> Cause:
             tuple(change.get("kinds", ())),
             re.compile(change.get("words") or r"(?!)", re.IGNORECASE),
             change.get("concerns", "any"),
+            bool(change.get("required", False)),
         ),
         lookalikes=tuple(Lookalike(**r) for r in row.get("lookalike", ())),
         fixes=tuple(Fix(**r) for r in row["fix"]),

@@ -178,7 +178,8 @@ def score(
     result.change, fit = _best_change(cause, changes, half_life_s, slow)
     result.score = total / weights + numbers["change"] * fit
     if changes and fit == 0:
-        result.score -= numbers["no_change"].get(cause.cls, 0.0)
+        kind = "required" if cause.change.required else cause.cls
+        result.score -= numbers["no_change"].get(kind, 0.0)
     required = _required(cause, observed)
     if required is None:
         result.score *= numbers["undecided"]
