@@ -6,7 +6,6 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +56,12 @@ def draw(case: Case, answer: Answer, folder: Path | None) -> list[Chart]:
         ("signals", "Key signals over time", "Shaded: the incident window. Grey line: the healthy value. Dashes: a change.", lambda: signals(case, answer)),
         ("effects", "Before and after", "Each signal in the window against its healthy value, with its 95 % interval.", lambda: effects(answer)),
     ]  # fmt: skip
+    from altair.utils.schemapi import debug_mode
+
     drawn = []
     for name, title, message, make in makers:
-        chart = make()
+        with debug_mode(False):  # as above: no checks against the schema while it is built
+            chart = make()
         if chart is not None:
             drawn.append(Chart(title, message, f"charts/{name}.svg", svg(chart, name)))
     if folder is not None and drawn:
@@ -73,9 +75,13 @@ def draw(case: Case, answer: Answer, folder: Path | None) -> list[Chart]:
 
 def svg(chart: Any, name: str) -> str:
     """The chart as SVG text whose ids depend on its content only."""
-    out = StringIO()
-    chart.save(out, format="svg")
-    text = out.getvalue()
+    import altair as alt
+    import vl_convert
+
+    # Straight to the converter: the charts are made here, so checking them against the schema
+    # of Vega-Lite each time would only take longer than drawing them.
+    version = alt.SCHEMA_VERSION.rpartition(".")[0]
+    text = vl_convert.vegalite_to_svg(chart.to_dict(validate=False), vl_version=version)
     for number, found in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))):
         text = re.sub(
             rf'(\bid="|url\(#|href="#){re.escape(found)}(?=["\)])',
@@ -140,13 +146,15 @@ def effects(answer: Answer) -> Any:
 
 def signals(case: Case, answer: Answer) -> Any:
     """Lines of the strongest signals, one below the other on one time axis."""
-    panels = []
-    if not case.has("signal_value"):
+    chosen = _key_signals(answer)
+    if not chosen or not case.has("signal_value"):
         return None
-    for item in _key_signals(answer):
-        panel = _panel(case, answer, item)
-        if panel is not None:
-            panels.append(panel)
+    points = _points(case, chosen)
+    panels = [
+        _panel(answer, item, points[place])
+        for place, item in enumerate(chosen)
+        if len(points[place]) > 1
+    ]
     if not panels:
         return None
     import altair as alt
@@ -166,12 +174,22 @@ def _key_signals(answer: Answer) -> list[Evidence]:
     return timed[:_MAX_SIGNALS]
 
 
-def _panel(case: Case, answer: Answer, item: Evidence) -> Any:
+def _points(case: Case, chosen: list[Evidence]) -> list[list[tuple[int, float]]]:
+    """Time and value of each signal, in the order of `chosen`."""
     query = dict(sql_files("postmortem"))["80_signals.sql"].strip().removesuffix(";")
-    points = case.rows(query, [item.role, item.service or "", item.source])
-    points = [(ts, value) for ts, value in points if value is not None and math.isfinite(value)]
-    if len(points) < 2:
-        return None
+    asked = [
+        [e.role for e in chosen],
+        [e.service or "" for e in chosen],
+        [e.source for e in chosen],
+    ]
+    found: list[list[tuple[int, float]]] = [[] for _ in chosen]
+    for place, ts_ns, value in case.rows(query, asked):
+        if value is not None and math.isfinite(value):
+            found[place].append((ts_ns, value))
+    return found
+
+
+def _panel(answer: Answer, item: Evidence, points: list[tuple[int, float]]) -> Any:
     import altair as alt
 
     rows = [{"at": ts // 1_000_000, "value": value} for ts, value in points]
