@@ -72,9 +72,12 @@ def test_json_is_what_verdict_json_says(
     assert told == json.loads((tmp_path / "verdict.json").read_text())
 
 
-def test_quiet_is_silent(tmp_path: Path) -> None:
-    done = run("ingest", SAMPLE, "--quiet", "--out", tmp_path / "c.duckdb")
+def test_quiet_is_silent_and_only_an_analysed_case_can_be_judged(tmp_path: Path) -> None:
+    case = tmp_path / "c.duckdb"
+    done = run("ingest", SAMPLE, "--quiet", "--out", case)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    for command in ("judge", "report", "trial"):
+        assert "run: rca analyze" in failed(run(command, case))
 
 
 def test_report_judge_timeline_and_query_read_a_case(

@@ -6,6 +6,7 @@ import json
 
 from rca.case import Case
 from rca.catalogue import load
+from rca.errors import CaseError
 from rca.hypotheses import settings
 from rca.judge.protocol import Verdict, shortened
 
@@ -18,10 +19,21 @@ class RulesJudge:
     name = "rules"
 
     def judge(self, case: Case) -> Verdict:
-        """The verdict on the first incident window."""
-        status, score, threshold, note = case.rows(
+        """The verdict on the first incident window.
+
+        Raises:
+            CaseError: The case was never analysed.
+        """
+        windows = case.rows(
             "SELECT status, score, threshold, note FROM incident_window ORDER BY id LIMIT 1"
-        )[0]
+        )
+        if not windows:
+            raise CaseError(
+                "holds recordings that were never analysed",
+                path=str(case.path) if case.path else None,
+                hint="run: rca analyze",
+            )
+        status, score, threshold, note = windows[0]
         if status == "none":
             near = 0.5 * min((score or 0.0) / threshold, 1.0) if threshold else 0.0
             return Verdict("no_incident", None, None, 1.0 - near, shortened(note), self.name)
