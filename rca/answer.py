@@ -210,6 +210,15 @@ class Answer:
     changes: dict[str, Change]
     jurors: list[Juror]
     provenance: dict[str, str]
+    recorded_until_ns: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the incident's recordings end before they show it to be over."""
+        until_ns, end_ns = self.recorded_until_ns, self.window.end_ns
+        if until_ns is None or end_ns is None:
+            return False
+        return until_ns - end_ns <= 2 * (self.window.margin_ns or 0)
 
     @property
     def leading(self) -> Hypothesis | None:
@@ -258,6 +267,10 @@ def read(case: Case) -> Answer:
         changes={c.id: c for c in _changes(case)},
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
+        recorded_until_ns=case.scalar(
+            "SELECT max(last_ns + shift_ns) FROM source "
+            "WHERE part = 'incident' AND kind IN ('metrics', 'trace')"
+        ),
     )
 
 

@@ -14,7 +14,7 @@ import polars as pl
 from rca.case import Case
 from rca.catalogue import Cause, Fix, load
 from rca.patch import Setting, diff, replaced, safe_path, settings_in
-from rca.plain import printable
+from rca.plain import confidence, printable
 
 ROLLBACK_CONFIDENCE = 0.87
 """The seed's threshold, read as calibrated confidence."""
@@ -94,7 +94,7 @@ def _facts(case: Case, extra_causes: Path | None) -> _Facts | None:
     )
     if not rows:
         return None
-    cause, confidence = rows[-1]
+    cause, sure = rows[-1]
     change_id, score = case.rows(
         "SELECT change_id, score FROM hypothesis WHERE cause = ?", (cause,)
     )[0]
@@ -106,7 +106,7 @@ def _facts(case: Case, extra_causes: Path | None) -> _Facts | None:
         case.scalar("SELECT value FROM provenance WHERE key = 'guard' AND value = 'passed'")
     )
     known = load(extra_causes)[cause]
-    return _Facts(known, confidence, score, guarded, change[0] if change else None, trial)
+    return _Facts(known, sure, score, guarded, change[0] if change else None, trial)
 
 
 def _for_cause(case: Case, facts: _Facts) -> Iterator[Proposal]:
@@ -129,15 +129,20 @@ def _for_cause(case: Case, facts: _Facts) -> Iterator[Proposal]:
 
 def _gate(facts: _Facts) -> tuple[bool, str]:
     """Whether a rollback may be proposed, and the reasons in words."""
+    sure = facts.confidence >= ROLLBACK_CONFIDENCE
+    blocked = facts.trial in _BLOCKING_TRIALS
+    undone = facts.cause.cls in ROLLBACK_CLASSES
     checks = [
-        (facts.cause.cls in ROLLBACK_CLASSES, f"class {facts.cause.cls}"),
-        (facts.confidence >= ROLLBACK_CONFIDENCE, f"confidence {facts.confidence:.2f} against {ROLLBACK_CONFIDENCE}"),
-        (facts.guarded, "the two strongest moves are explained" if facts.guarded else "not all strong moves are explained"),
-        (facts.trial not in _BLOCKING_TRIALS, f"trial {facts.trial}"),
+        (undone, f"class {facts.cause.cls} {'can' if undone else 'cannot'} be undone"),
+        (sure, f"confidence {confidence(facts.confidence)} {'reaches' if sure else 'is below'} {ROLLBACK_CONFIDENCE}"),
+        (facts.guarded, f"the two strongest moves are {'' if facts.guarded else 'not both '}explained"),
+        (not blocked, f"the experiment ({facts.trial}) speaks {'' if blocked else 'not '}against it"),
     ]  # fmt: skip
-    passed = all(ok for ok, _ in checks)
-    words = ", ".join(told if ok else f"NOT {told}" for ok, told in checks)
-    return passed, ("passed: " if passed else "held back: ") + words
+    met = ", ".join(told for ok, told in checks if ok)
+    failed = ", ".join(told for ok, told in checks if not ok)
+    if failed:
+        return False, f"held back, since {failed}; met: {met or 'nothing'}"
+    return True, f"passed: {met}"
 
 
 def _rollback(facts: _Facts) -> Proposal:
@@ -148,7 +153,12 @@ def _rollback(facts: _Facts) -> Proposal:
     if not passed:
         return Proposal(
             "investigate", "mitigate", printable(subject, 200),
-            f"Check whether {printable(change_id, 60)} ({told}) is to blame before undoing it.",
+            f"Check whether {printable(change_id, 60)} ({told}) is to blame before undoing it"
+            + (
+                ": run one replica as it was before, and compare it with the others."
+                if _WORKLOAD.fullmatch(subject)
+                else "."
+            ),
             "none", True, "minutes", gate,
         )  # fmt: skip
     script, undo = _scripts(kind, subject, before, after)

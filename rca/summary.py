@@ -47,7 +47,8 @@ def render_sources(case: Case, console: Console) -> None:
 
 def _rows(case: Case, answer: Answer) -> Iterator[Row]:
     yield from _recorded(case)
-    yield "window", wording.window(answer.window), ""
+    still = "; no recovery is shown, the recordings end" if answer.is_open else ""
+    yield "window", wording.window(answer.window) + still, ""
     yield "", "", ""
     tell = {"diagnosed": _diagnosed, "no_incident": _healthy}.get(
         answer.verdict.status, _unknown
@@ -159,14 +160,18 @@ def _ruled_out(answer: Answer) -> Iterator[Row]:
     for other in answer.hypotheses:
         contrary = wording.against(answer, other)
         if other is not lead and contrary:
-            told.append(f"{printable(other.cause, 60)} ({_cite(contrary[0])})")
-    if told:
-        yield "NOT", " · ".join(told[:4]), "bold"
+            reason = wording.objection(answer, other, 1)
+            told.append(
+                f"{printable(other.cause, 60)}: {reason}   {printable(contrary[0].id, 12)}"
+            )
+    for position, text in enumerate(told[:4]):
+        yield "NOT" if position == 0 else "", text, "bold"
 
 
 def _missing(answer: Answer) -> Iterator[Row]:
     effect = wording.missing(answer.leading)
-    for position, gap in enumerate(answer.gaps[:4]):
+    first = sorted(answer.gaps, key=lambda gap: not gap.would_decide)
+    for position, gap in enumerate(first[:4]):
         text = printable(gap.statement, 240)
         if gap.would_decide:
             text += f" ({printable(gap.would_decide, 160)})"

@@ -123,10 +123,22 @@ def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
     return answer.cited(list(dict.fromkeys(ids)))
 
 
-def because(answer: Answer, other: Hypothesis) -> str:
-    """Why the leading cause was taken for another one and is not it; often empty."""
+def objection(answer: Answer, other: Hypothesis, n: int) -> str:
+    """What speaks against a hypothesis, with at most n movements: why, then what was measured.
+
+    A movement that contradicts is one that the cause leaves alone, turns the other way, or does
+    not bring about; `does not account for` is true of all three.
+    """
+    contrary = against(answer, other)[:n]
+    told = "; ".join(movement(e) for e in contrary)
     reasons = [str(r["because"]) for r in _rivalries(answer, other) if r.get("because")]
-    return printable(reasons[0], 160) if reasons else ""
+    if reasons:
+        return (
+            f"{printable(reasons[0], 160)}; here {told}" if told else printable(reasons[0], 160)
+        )
+    if contrary and contrary[0].id in other.contradicting:
+        return f"does not account for {told}"
+    return told
 
 
 def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:

@@ -70,7 +70,7 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
         in text
     )
     assert (
-        "Ruled out: overload, confidence 0.04: vllm running 14 → 9 (×0.643 [0.582–0.71])."
+        "Ruled out: overload, confidence 0.04: more requests come in there; here vllm running 14 → 9 (×0.643 [0.582–0.71])."
         in text
     )
     assert "| queue | 50 ms | 2.5 s | 2.45 s | 55.2 % | [E7](#e7) |" in text
@@ -95,7 +95,7 @@ def test_unknown_and_healthy_say_so(tmp_path: Path) -> None:
         in unknown
     )
     healthy = written(case_builder.no_incident(), tmp_path / "n")
-    assert "**Cause.** No incident, confidence 0.96" in healthy
+    assert "**Answer.** No incident, confidence 0.96" in healthy
     assert "impact on users cannot be counted" in healthy
 
 

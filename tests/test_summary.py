@@ -36,11 +36,28 @@ def test_diagnosis_names_cause_evidence_and_what_to_do() -> None:
         "explains 81 % of the added latency (queue 55.2, decode 38.3); residual 6.53 %   E7"
         in text
     )
-    assert "overload (vllm running 14 → 9 (×0.643 [0.582–0.71])   E3)" in text
+    assert (
+        "overload: more requests come in there; here vllm running 14 → 9 (×0.643 [0.582–0.71])   E3"
+        in text
+    )
     assert "TRIAL      validated (cpu model, 6 pairs)" in text
     assert "fixes/01-rollback.sh · undo fixes/01-undo.sh" in text
     assert "02:17:15 – 02:31:00 UTC (±15 s)" in text
     assert "SLO e2e p99 < 2 s broken for 13 min 45 s" in text
+
+
+@pytest.mark.parametrize(
+    ("after_s", "told"), [(10, True), (31, False)], ids=["recording-ends", "goes-on"]
+)
+def test_an_incident_without_recovery_is_told_so(after_s: int, told: bool) -> None:
+    case = case_builder.diagnosed()
+    case.execute(
+        "UPDATE source SET shift_ns = 0, last_ns = (SELECT end_ns FROM incident_window) + ? "
+        "WHERE part = 'incident' AND kind = 'metrics'",
+        [after_s * 1_000_000_000],
+    )
+    window = next(line for line in shown(case).splitlines() if "window" in line)
+    assert ("no recovery is shown, the recordings end" in window) is told
 
 
 def test_cause_stands_before_reasons_and_fixes() -> None:

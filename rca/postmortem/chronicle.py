@@ -53,7 +53,9 @@ def events_of(case: Case, answer: Answer) -> list[Event]:
         events.append(
             Event(
                 window.end_ns,
-                "the incident window ends: recovery, or the end of the recording",
+                "the recordings end, and the incident with them: no recovery is shown"
+                if answer.is_open
+                else "the incident window ends; the recordings go on",
                 str(window.detected_by),
             )
         )

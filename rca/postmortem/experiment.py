@@ -182,7 +182,7 @@ def _effects(effects: dict[str, dict[str, dict[str, Any]]]) -> Table:
     ]
     return Table(
         "Effects over pairs of runs",
-        ["Set-up", "Figure", "Ratio to healthy [95 %]", "Pairs"],
+        ["Set-up", "Figure", "Ratio to healthy, 95 % interval", "Pairs"],
         rows,
     )
 

@@ -51,6 +51,7 @@ def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
             rules=rules,
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
+            window=wording.window(answer.window),
             could_move=wording.missing(answer.leading),
             runs_sql=RUNS_SQL,
         )

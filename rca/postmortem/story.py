@@ -128,7 +128,8 @@ def _paragraph(
         return [Said(f"{wording.window(window).capitalize()}.")]
     said = [
         Said(
-            f"On {moment(window.start_ns)} UTC {service} became slow for {duration(window.dur_ns)}."
+            f"On {moment(window.start_ns)} UTC {service} became slow for {duration(window.dur_ns)}"
+            + (", until the recordings end: no recovery is shown." if answer.is_open else ".")
         )
     ]
     said += [Said(f"{wording.movement(symptom)}.", (symptom.id,))] if symptom else []
@@ -236,14 +237,11 @@ def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
             other.confidence < _NAMED and other.rank > _ALWAYS_NAMED
         ):
             continue
-        why = wording.because(answer, other)
         head = f"{other.cause}, confidence {confidence(other.confidence)}"
-        reasons = "; ".join(wording.movement(e) for e in contrary[:3])
+        reason = wording.objection(answer, other, 3)
         said.append(
             Said(
-                f"{head}: {reasons}.{f' {why.capitalize()}.' if why else ''}"
-                if decided
-                else f"{head}.",
+                f"{head}: {reason}." if decided else f"{head}.",
                 tuple(e.id for e in contrary[:3]),
             )
         )
