@@ -136,7 +136,7 @@ def _gate(facts: _Facts) -> tuple[bool, str]:
         (undone, f"class {facts.cause.cls} {'can' if undone else 'cannot'} be undone"),
         (sure, f"confidence {confidence(facts.confidence)} {'reaches' if sure else 'is below'} {ROLLBACK_CONFIDENCE}"),
         (facts.guarded, f"the two strongest moves are {'' if facts.guarded else 'not both '}explained"),
-        (not blocked, f"the experiment ({facts.trial}) speaks {'' if blocked else 'not '}against it"),
+        (not blocked, f"{'' if blocked else 'nothing in '}the experiment ({facts.trial}) speaks against it"),
     ]  # fmt: skip
     met = ", ".join(told for ok, told in checks if ok)
     failed = ", ".join(told for ok, told in checks if not ok)
