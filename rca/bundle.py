@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -79,13 +80,18 @@ def find(
 def _walk(path: Path, part: str | None) -> Iterator[BundleFile]:
     if path.is_file():
         side = part or ("baseline" if path.resolve().parent.name == "baseline" else "incident")
-        yield BundleFile(path, str(path), side)
+        yield BundleFile(path, _text(path), side)
         return
     for found in sorted(path.rglob("*")):
         inner = found.relative_to(path).parts
         if _is_wanted(found, inner):
             side = part or next((p for p in inner[:-1] if p in PARTS), None) or _side_of(path)
-            yield BundleFile(found, str(found), side)
+            yield BundleFile(found, _text(found), side)
+
+
+def _text(path: Path) -> str:
+    r"""The path for people and for tables; bytes that are no UTF-8 are written `\xff`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _side_of(folder: Path) -> str:
@@ -94,12 +100,10 @@ def _side_of(folder: Path) -> str:
 
 def _is_wanted(path: Path, inner: tuple[str, ...]) -> bool:
     hidden = any(p.startswith((".", "__MACOSX")) for p in inner)
-    outside = path.is_symlink() and not path.resolve().is_file()
     own = path.name in _OWN_OUTPUT or path.suffix in {".duckdb", ".wal"}
     return (
         path.is_file()
         and not hidden
-        and not outside
         and not own
         and (path.name not in _NEVER_READ or path.name == "bundle.toml")
     )
@@ -119,7 +123,7 @@ def _unpacked(
 
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BundleError(f"is not valid TOML: {error}", path=str(path)) from error
 

@@ -120,9 +120,17 @@ class Case:
         """
         try:
             relation = self._con.sql(query, params=list(parameters))
+            if relation is None:
+                raise QueryError("the statement has no rows to show", hint="write a SELECT")
             return pl.DataFrame(pl.from_arrow(relation.to_arrow_table()))
         except duckdb.Error as error:
             raise QueryError(str(error).strip().splitlines()[0]) from error
+        except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+            first = str(error).strip().splitlines()[0]
+            raise QueryError(
+                f"the rows cannot be shown: {first}",
+                hint="give each column its own name and cast odd types to VARCHAR",
+            ) from error
 
     def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """The rows of a query as tuples."""

@@ -8,6 +8,7 @@ from typing import TextIO
 import polars as pl
 
 from rca.case import Case
+from rca.errors import QueryError
 from rca.plain import printable
 
 _MOST_ROWS = 1000
@@ -20,11 +21,21 @@ def run(path: Path, sql: str, output: str, stream: TextIO) -> None:
 
     Raises:
         CaseError: The case cannot be opened.
-        QueryError: DuckDB refuses the query.
+        QueryError: DuckDB refuses the query, or its rows do not fit the output.
     """
     with Case.open(path, read_only=True) as case:
         case.lock()
         rows = case.sql(sql)
+    try:
+        _print(rows, output, stream)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, ValueError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise QueryError(
+            f"cannot be printed as {output}: {first}", hint="cast the column to VARCHAR"
+        ) from error
+
+
+def _print(rows: pl.DataFrame, output: str, stream: TextIO) -> None:
     if output == "csv":
         stream.write(_flat(rows).write_csv())
     elif output == "json":
@@ -40,7 +51,8 @@ def _flat(rows: pl.DataFrame) -> pl.DataFrame:
     """Nested columns as text, which CSV can hold."""
     nested = [c for c, t in rows.schema.items() if t.is_nested()]
     return rows.with_columns(
-        pl.col(c).map_elements(str, return_dtype=pl.String) for c in nested
+        pl.Series(c, [None if v is None else str(v) for v in rows[c].to_list()], pl.String)
+        for c in nested
     )
 
 

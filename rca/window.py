@@ -50,8 +50,23 @@ def _is_symptom(signal: Signal) -> bool:
     )
 
 
+_LAST_S = 2**63 // 1_000_000_000
+"""Nanoseconds since 1970 fit 64 bits until then."""
+
+
+def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    found = settings.get(name, {})
+    if not isinstance(found, dict):
+        raise BundleError(
+            f"{name} is no table",
+            path="bundle.toml",
+            hint=f"write [{name}] on a line of its own",
+        )
+    return found
+
+
 def _hint(settings: dict[str, Any]) -> tuple[int, int] | None:
-    incident = settings.get("incident", {})
+    incident = _table(settings, "incident")
     if not incident.get("start") or not incident.get("end"):
         return None
     start, end = (_moment(incident[key], key) for key in ("start", "end"))
@@ -80,11 +95,15 @@ def _moment(value: Any, key: str) -> int:
             hint="add Z for UTC",
         )
     seconds = int(moment.replace(microsecond=0).timestamp())
+    if not 0 <= seconds < _LAST_S:
+        raise BundleError(
+            f"{value} is not between 1970 and 2262", path="bundle.toml", place=f"incident.{key}"
+        )
     return seconds * 1_000_000_000 + moment.microsecond * 1000
 
 
 def _slo_text(settings: dict[str, Any]) -> str | None:
-    slo = settings.get("slo", {})
+    slo = _table(settings, "slo")
     return ", ".join(f"{k} {v}" for k, v in slo.items()) or None
 
 
