@@ -26,6 +26,7 @@ _MODULES = (
     "otlp_metrics",
     "otlp_logs",
     "tsdb_block",
+    "nvidia_smi",
     "alertmanager",
     "k8s_events",
     "changes",
