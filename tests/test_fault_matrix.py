@@ -1,0 +1,45 @@
+"""The matrix names every fault; counts and the shared cache do what it rests on."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from rca.models.faults import FAULTS, find
+from rca.models.modelled_counts import count
+from rca.models.settings import SECOND, Gateway, Plan
+from rca.models.shared_cache import SharedCache
+
+DOCUMENT = Path(__file__).parent.parent / "docs" / "reproducer.md"
+
+
+def test_the_document_lists_every_fault_that_can_be_switched_on() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| \d+ of \d+ \|", DOCUMENT.read_text(), re.MULTILINE)
+    known = [f.cause for f in FAULTS.values() if f.reproducible and f.cause != "healthy"]
+    assert rows == known
+
+
+def test_counts_show_syncs_and_copies() -> None:
+    healthy = count(Plan(), 3)
+    assert count(Plan(), 3) == healthy
+    syncs = count(find("implicit_host_sync").plan(Plan(), 1.0, 30.0), 3)
+    assert healthy["syncs_per_token"] == 0 < syncs["syncs_per_token"]
+    copies = count(find("dtype_or_layout_copy").plan(Plan(), 1.0, 30.0), 3)
+    assert copies["allocations_per_step"] > 1.5 * healthy["allocations_per_step"]
+
+
+def _hit_rate(**changes: object) -> tuple[float, int]:
+    gateway = Gateway(**{"cache_ttl_ns": 7 * SECOND, **changes})  # type: ignore[arg-type]
+    cache = SharedCache(gateway, 0)
+    cache.advance(60 * SECOND)
+    hits = sum(lookup.was_hit for lookup in cache.lookups)
+    return hits / len(cache.lookups), len(cache.loads)
+
+
+def test_a_stampede_loads_again_what_is_loading_already() -> None:
+    renewed, _ = _hit_rate()
+    stampede, many = _hit_rate(cache_renews=False)
+    coalesced, few = _hit_rate(cache_renews=False, cache_single_flight=True)
+    assert renewed > 0.95
+    assert stampede < 0.5 < coalesced
+    assert many > 4 * few
