@@ -11,6 +11,7 @@ engine      the loop that joins them on a virtual clock
 telemetry   what it leaves behind: prometheus, otlp, profile, deployment
 faults      one entry a cause: how to switch it on, what must move, what mends it
 figures     numbers of a run; effect: how two runs differ, and how surely
+modelled_steps, modelled_profile  the operators of a step and a trace of them, from costs
 conclusion  what the runs of an experiment amount to
 reproduce   a cause → a bundle
 experiment  a hypothesis and its fix → a verdict, within a budget
