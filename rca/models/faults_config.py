@@ -179,7 +179,7 @@ def _processes() -> tuple[Fault, ...]:
             apply=lambda plan, dose, _s: plan.with_args(
                 omp_num_threads=max(5, round(24 * dose))
             ),
-            moves={"cores_used": 1},
+            # Whether threads wait busily or asleep differs between machines: no counter must move.
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
                 "the engine's threads are bound to the cores that it has",
