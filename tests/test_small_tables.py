@@ -99,3 +99,74 @@ def test_nvidia_smi_loop_without_times(tmp_path: Path, read_files: Read) -> None
     assert notes["rows_without_times"] == 2
     assert notes["bad_row"] == 1
     assert case.scalar("SELECT status FROM source") == "salvaged"
+
+
+_HISTORY = """"Timestamp","User Count","Type","Name","Requests/s","Failures/s","50%","99.9%",\
+"Total Request Count","Total Failure Count","Total Average Response Time"
+1700000000,0,"","Aggregated",0,0,N/A,N/A,0,0,0
+1700000010,8,"POST","/v1/chat",2.0,0.1,150,900,20,1,200.5
+1700000010,8,"","Aggregated",2.0,0.1,150,900,20,1,200.5
+1700000020,8,"","Aggregated",2.0,0.3,250,950,40,4,300.25
+"""
+
+
+def test_locust_history(tmp_path: Path, read_files: Read) -> None:
+    path = _write(tmp_path / "a_stats_history.csv", _HISTORY)
+    assert _format(path) == "locust_csv"
+    case = read_files(path)
+    quantile = """SELECT p.ts_ns, p.value FROM sample p JOIN series s ON s.id = p.series_id
+    WHERE s.labels['quantile'] = '0.999' AND s.labels['name'] = 'Aggregated' ORDER BY 1"""
+    assert case.rows(quantile) == [
+        (1_700_000_010 * 10**9, 0.9), (1_700_000_020 * 10**9, 0.95),
+    ]  # fmt: skip
+    assert _notes(case) == {}
+    assign(case)
+    values = "SELECT ts_ns // 1000000000 % 100, value FROM role_value WHERE role = ? ORDER BY 1"
+    assert case.rows(values, ("gateway_latency",)) == [
+        (10, pytest.approx(0.2005)), (20, pytest.approx(0.4)),
+    ]  # fmt: skip
+    assert case.rows(values, ("error_rate",)) == [(10, 0.1), (20, 0.3)]
+    assert case.rows(values, ("arrival_rate",)) == [(10, 2.0), (20, 2.0)]
+
+
+def test_locust_stats_are_one_instant(tmp_path: Path, read_files: Read) -> None:
+    text = (
+        "Type,Name,Request Count,Failure Count,Average Response Time,Requests/s,50%,100%\n"
+        'GET,"/a, b",3,1,20,0.5,10,x\n,Aggregated,3,1,20,0.5,10,40\n'
+    )
+    case = read_files(_write(tmp_path / "a_stats.csv", text))
+    assert case.rows("SELECT DISTINCT ts_ns FROM sample") == [(_MODIFIED_NS,)]
+    names = "SELECT DISTINCT labels['name'] FROM series ORDER BY 1"
+    assert case.rows(names) == [("/a, b",), ("Aggregated",)]
+    assert _notes(case) == {"no_timestamps": 2, "bad_cell": 1}
+
+
+def test_perf_analyzer(tmp_path: Path, read_files: Read) -> None:
+    text = (
+        "Concurrency,Inferences/Second,Client Send,Network+Server Send/Recv,Server Queue,"
+        "Server Cache Hit,Client Recv,p50 latency,p99 latency,Avg latency,Avg GPU Utilization\n"
+        "1,50.5,12,200,30,3,1,20000,25000,21000,GPU-a:0.5;GPU-b:0.75;\n"
+        "2,80,14,210,4000,5,1,24000,30000,24500,GPU-a:0.9;\n"
+    )
+    path = _write(tmp_path / "perf.csv", text)
+    assert _format(path) == "perf_analyzer_csv"
+    case = read_files(path)
+    found = case.rows(
+        """SELECT s.name, s.labels['quantile'], s.labels['gpu'], p.value
+        FROM sample p JOIN series s ON s.id = p.series_id
+        WHERE s.labels['concurrency'] = '1' ORDER BY ALL"""
+    )
+    assert found == [
+        ("perf_analyzer_avg_gpu_utilization", None, "GPU-a", 0.5),
+        ("perf_analyzer_avg_gpu_utilization", None, "GPU-b", 0.75),
+        ("perf_analyzer_avg_latency_seconds", None, None, 0.021),
+        ("perf_analyzer_client_recv_seconds", None, None, 1e-6),
+        ("perf_analyzer_client_send_seconds", None, None, 12e-6),
+        ("perf_analyzer_inferences_per_second", None, None, 50.5),
+        ("perf_analyzer_latency_seconds", "0.5", None, 0.02),
+        ("perf_analyzer_latency_seconds", "0.99", None, 0.025),
+        ("perf_analyzer_network_server_send_recv_seconds", None, None, 0.0002),
+        ("perf_analyzer_server_cache_hit", None, None, 3.0),
+        ("perf_analyzer_server_queue_seconds", None, None, 30e-6),
+    ]
+    assert _notes(case) == {"no_timestamps": 2}

@@ -27,6 +27,8 @@ _MODULES = (
     "otlp_logs",
     "tsdb_block",
     "nvidia_smi",
+    "locust_csv",
+    "perf_analyzer",
     "alertmanager",
     "k8s_events",
     "changes",
