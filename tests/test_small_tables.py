@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from rca.case import Case
 from rca.parsers import recognise
 from rca.parsers.csv_table import number_of
+from rca.parsers.ncu_csv import base_unit
 from rca.parsers.stream import read_head
 from rca.roles import assign
 
@@ -170,3 +172,96 @@ def test_perf_analyzer(tmp_path: Path, read_files: Read) -> None:
         ("perf_analyzer_server_queue_seconds", None, None, 30e-6),
     ]
     assert _notes(case) == {"no_timestamps": 2}
+
+
+_NCU = """some output of the program
+==PROF== Connected to process 7
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Section Name",\
+"Metric Name","Metric Unit","Metric Value","Rule Name"
+"0","7","python","h","gemm<float, 2>(int)","1","7","Speed","Duration","us","1,234.50",""
+"0","7","python","h","gemm<float, 2>(int)","1","7","Speed","DRAM Frequency","Ghz","2.5",""
+"0","7","python","h","gemm<float, 2>(int)","1","7","Speed","","","","advice"
+"1","7","python","h","softmax(int)","1","7","Speed","Duration","ms","2",""
+"1","7","python","h","softmax(int)","1","7","Launch","Cache Config","","PreferNone",""
+"1","7","pyth"""
+_OF_KERNELS = """SELECT s.name, s.labels['kernel'], s.unit, p.ts_ns, p.value
+FROM sample p JOIN series s ON s.id = p.series_id ORDER BY ALL"""
+
+
+def test_ncu_details(tmp_path: Path, read_files: Read) -> None:
+    path = _write(tmp_path / "ncu.csv", _NCU)
+    assert _format(path) == "ncu_csv"
+    case = read_files(path)
+    gemm = "gemm<float, 2>(int)"
+    assert case.rows(_OF_KERNELS) == [
+        ("ncu_DRAM_Frequency", gemm, "hz", _MODIFIED_NS, 2.5e9),
+        ("ncu_Duration", gemm, "s", _MODIFIED_NS, pytest.approx(0.0012345)),
+        ("ncu_Duration", "softmax(int)", "s", _MODIFIED_NS, 0.002),
+    ]
+    assert case.scalar("SELECT count(*) FROM gpu_op") == 0
+    assert _notes(case) == {"no_start_times": 2, "word_metric": 1, "bad_row": 1}
+
+
+def test_ncu_raw_page(tmp_path: Path, read_files: Read) -> None:
+    text = (
+        '"ID","Process ID","Process Name","Host Name","Kernel Name","Device","CC",'
+        '"dram__bytes.sum.per_second","gpu__time_duration.sum"\n'
+        '"","","","","","","","Gbyte/second","nsecond"\n'
+        '"0","7","python","h","k","0","9.0","1,500.5","800"\n'
+    )
+    case = read_files(_write(tmp_path / "raw.csv", text))
+    assert case.rows(_OF_KERNELS) == [
+        ("ncu_dram_bytes_sum_per_second", "k", "byte/s", _MODIFIED_NS, 1.5005e12),
+        ("ncu_gpu_time_duration_sum", "k", "s", _MODIFIED_NS, pytest.approx(8e-7)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("unit", "expected"),
+    [("Kbyte/block", (1e3, "byte/block")), ("cycle/nsecond", (1e9, "hz")), ("%", (1.0, "%")),
+     ("Mbyte", (1e6, "byte")), ("inst", (1.0, "inst")), ("byte/us", (1e6, "byte/s"))],
+)  # fmt: skip
+def test_units_without_prefixes(unit: str, expected: tuple[float, str]) -> None:
+    factor, base = base_unit(unit)
+    assert (factor, base) == (pytest.approx(expected[0]), expected[1])
+
+
+def _result(date: str | None) -> dict[str, Any]:
+    told = {"date": date} if date else {}
+    return told | {
+        "backend": "vllm", "model_id": "m", "num_prompts": 8, "request_rate": "inf",
+        "max_concurrency": None, "duration": 4.0, "completed": 8, "request_throughput": 2.0,
+        "output_throughput": 256.0, "ttfts": [0.1, 0.2], "errors": [], "mean_ttft_ms": 150.0,
+        "p99_ttft_ms": 199.0, "mean_itl_ms": 12.5, "mean_e2el_ms": 900.0,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_bench_serve(indent: int | None, tmp_path: Path, read_files: Read) -> None:
+    path = _write(tmp_path / "r.json", json.dumps(_result("20231114-221320"), indent=indent))
+    assert _format(path) == "bench_serve_json"
+    case = read_files(path)
+    assert case.rows("SELECT DISTINCT ts_ns FROM sample") == [(1_700_000_000 * 10**9,)]
+    rates = "SELECT DISTINCT labels['request_rate'], labels['model_id'] FROM series"
+    assert case.rows(rates) == [("inf", "m")]
+    assert ("bench_serve_p99_ttft_ms", 1_700_000_000 * 10**9, 199.0) in case.rows(_SAMPLES)
+    assert _notes(case) == {"no_time_zone": 1, "per_request": 1}
+    assert _roles(case) == {
+        "ttft": 0.15, "itl": 0.0125, "e2e_latency": 0.9, "generation_throughput": 256.0,
+        "finish_rate": 2.0,
+    }  # fmt: skip
+
+
+def test_bench_serve_appended_and_cut(tmp_path: Path, read_files: Read) -> None:
+    lines = [
+        json.dumps(_result("20231114-221320")),
+        json.dumps(_result(None)),
+        '{"date": "2023',
+    ]
+    case = read_files(_write(tmp_path / "r.json", "\n".join(lines)))
+    times = case.rows("SELECT DISTINCT ts_ns FROM sample ORDER BY 1")
+    assert times == [(1_700_000_000 * 10**9,), (_MODIFIED_NS,)]
+    notes = _notes(case)
+    assert notes["no_timestamps"] == 1
+    assert notes["bad_line"] == 1
+    assert case.scalar("SELECT status FROM source") == "salvaged"

@@ -29,6 +29,8 @@ _MODULES = (
     "nvidia_smi",
     "locust_csv",
     "perf_analyzer",
+    "ncu_csv",
+    "bench_serve",
     "alertmanager",
     "k8s_events",
     "changes",
