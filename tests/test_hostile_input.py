@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -78,3 +79,16 @@ def test_nested_columns_become_text_in_csv(tmp_path: Path) -> None:
     out = io.StringIO()
     query.run(tmp_path / "case.duckdb", "SELECT [1, NULL] AS a, {'b': 2} AS c", "csv", out)
     assert out.getvalue() == "a,c\n\"[1, None]\",{'b': 2}\n"
+
+
+def test_attributes_that_are_no_numbers_leave_the_figure_open() -> None:
+    attributes = json.dumps(
+        {"gen_ai.latency.e2e": "soon", "gen_ai.usage.input_tokens": "many", "gen_ai.x": 1e300}
+    )
+    with Case.create() as case:
+        case.execute(
+            "INSERT INTO span (source_id, trace_id, span_id, name, start_ns, dur_ns, status, attributes)"
+            " VALUES (1, 't', 's', 'llm_request', 0, 5, 'ok', ?)",
+            [attributes],
+        )
+        assert case.rows("SELECT e2e_ns, input_tokens FROM engine_span") == [(None, None)]

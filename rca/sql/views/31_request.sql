@@ -14,30 +14,30 @@ SELECT
     -- Duration in ns.
     s.dur_ns,
     -- Time in the queue, ns; NULL when not recorded.
-    CAST(round(1e9 * CAST(coalesce(
+    TRY_CAST(round(1e9 * TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.latency.time_in_queue"',
         s.attributes ->> '$."vllm.latency.queue"') AS DOUBLE)) AS BIGINT) AS queue_ns,
     -- Time to the first token, ns; NULL when not recorded.
-    CAST(round(1e9 * CAST(coalesce(
+    TRY_CAST(round(1e9 * TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.latency.time_to_first_token"',
         s.attributes ->> '$."gen_ai.server.time_to_first_token"',
         s.attributes ->> '$."vllm.latency.ttft"') AS DOUBLE)) AS BIGINT) AS ttft_ns,
     -- Time in prefill, ns; NULL when not recorded.
-    CAST(round(1e9 * CAST(coalesce(
+    TRY_CAST(round(1e9 * TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.latency.time_in_model_prefill"',
         s.attributes ->> '$."vllm.latency.prefill"') AS DOUBLE)) AS BIGINT) AS prefill_ns,
     -- Time in decode, ns; NULL when not recorded.
-    CAST(round(1e9 * CAST(coalesce(
+    TRY_CAST(round(1e9 * TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.latency.time_in_model_decode"',
         s.attributes ->> '$."vllm.latency.decode"') AS DOUBLE)) AS BIGINT) AS decode_ns,
     -- End to end in the engine, ns; NULL when not recorded.
-    CAST(round(1e9 * CAST(s.attributes ->> '$."gen_ai.latency.e2e"' AS DOUBLE)) AS BIGINT) AS e2e_ns,
+    TRY_CAST(round(1e9 * TRY_CAST(s.attributes ->> '$."gen_ai.latency.e2e"' AS DOUBLE)) AS BIGINT) AS e2e_ns,
     -- Prompt tokens; NULL when not recorded.
-    CAST(coalesce(
+    TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.usage.prompt_tokens"',
         s.attributes ->> '$."gen_ai.usage.input_tokens"') AS BIGINT) AS input_tokens,
     -- Tokens generated; NULL when not recorded.
-    CAST(coalesce(
+    TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.usage.completion_tokens"',
         s.attributes ->> '$."gen_ai.usage.output_tokens"') AS BIGINT) AS output_tokens,
     -- Request id; NULL when not recorded.
@@ -89,7 +89,7 @@ SELECT
     -- Time to the first token as the engine measured it, ns; NULL when not recorded.
     e.ttft_ns,
     -- Mean time between tokens, ns; NULL when not recorded or there is one token only.
-    CAST(round(e.decode_ns / nullif(greatest(e.output_tokens - 1, 0), 0)) AS BIGINT) AS itl_ns,
+    TRY_CAST(round(e.decode_ns / nullif(greatest(e.output_tokens - 1, 0), 0)) AS BIGINT) AS itl_ns,
     -- Time in prefill, ns; NULL when not recorded.
     e.prefill_ns,
     -- Time in decode, ns; NULL when not recorded.

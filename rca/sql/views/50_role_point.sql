@@ -15,7 +15,7 @@ WITH point AS (
     SELECT r.role, r.service, r.replica, r.combine, r.how, src.part, src.id,
         v.ts_ns + src.shift_ns,
         CASE r.how
-            WHEN 'bits' THEN CAST((CAST(v.value AS BIGINT) & CAST(r.scale AS BIGINT)) <> 0 AS INTEGER)
+            WHEN 'bits' THEN CAST((TRY_CAST(v.value AS BIGINT) & CAST(r.scale AS BIGINT)) <> 0 AS INTEGER)
             WHEN 'gden' THEN 0
             ELSE v.value * r.scale
         END,

@@ -91,7 +91,7 @@ burst AS (
 ),
 -- Gaps between tokens that are far longer than the usual one: a stall of the whole batch.
 gap_bucket AS (
-    SELECT src.part, c.ts_ns, CAST(s.labels['le'] AS DOUBLE) AS bound, sum(c.delta) AS below
+    SELECT src.part, c.ts_ns, TRY_CAST(s.labels['le'] AS DOUBLE) AS bound, sum(c.delta) AS below
     FROM counter_rate AS c
     JOIN series AS s ON s.id = c.series_id
     JOIN source AS src ON src.id = s.source_id

@@ -108,7 +108,7 @@ SELECT
     -- Service; '' for the engines.
     c.service,
     -- Requests that the metrics counted.
-    CAST(c.requests AS BIGINT) AS requests,
+    TRY_CAST(c.requests AS BIGINT) AS requests,
     -- Spans of them in the same time.
     count(*) AS spans
 FROM counted AS c
