@@ -96,9 +96,11 @@ def measure(signal: Signal, span: Span) -> Move | None:
     if not capture:
         sides.append(("lead-in", _lead_in(signal.incident, span)))
     usable = [(name, points) for name, points in sides if len(points.ts_ns) >= fewest]
-    if not usable:
-        return None
     measured = [(strength(signal, p, observed), name, p) for name, p in usable]
+    # A negative count or an overflow has no strength, and would make every score NaN.
+    measured = [m for m in measured if np.isfinite(m[0])]
+    if not measured:
+        return None
     g, name, reference = min(measured, key=lambda m: abs(m[0]))
     if len({np.sign(m[0]) for m in measured if abs(m[0]) >= FLAT}) > 1:
         g = 0.0  # up against one reference and down against the other: it drifts
