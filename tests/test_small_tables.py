@@ -168,10 +168,11 @@ def test_perf_analyzer(tmp_path: Path, read_files: Read) -> None:
         ("perf_analyzer_latency_seconds", "0.5", None, 0.02),
         ("perf_analyzer_latency_seconds", "0.99", None, 0.025),
         ("perf_analyzer_network_server_send_recv_seconds", None, None, 0.0002),
-        ("perf_analyzer_server_cache_hit", None, None, 3.0),
+        ("perf_analyzer_server_cache_hit_seconds", None, None, 3e-6),
         ("perf_analyzer_server_queue_seconds", None, None, 30e-6),
     ]
     assert _notes(case) == {"no_timestamps": 2}
+    assert assign(case) == 0
 
 
 _NCU = """some output of the program
@@ -199,6 +200,7 @@ def test_ncu_details(tmp_path: Path, read_files: Read) -> None:
         ("ncu_Duration", "softmax(int)", "s", _MODIFIED_NS, 0.002),
     ]
     assert case.scalar("SELECT count(*) FROM gpu_op") == 0
+    assert assign(case) == 0
     assert _notes(case) == {"no_start_times": 2, "word_metric": 1, "bad_row": 1}
 
 

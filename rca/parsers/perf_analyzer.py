@@ -24,7 +24,7 @@ _LOADS = {
 }
 _SHARED = {"inferences/second", "client send"}
 _MICROSECONDS = re.compile(
-    r"(?:client (?:send|recv)|network\+server send/recv|server (?!cache).*|(?:p\d+|avg) latency"
+    r"(?:client (?:send|recv)|network\+server send/recv|server .*|(?:p\d+|avg) latency"
     r"|request/response|response wait|avg time to first response)"
 )
 _PERCENTILE = re.compile(r"p(\d+) latency")
