@@ -267,3 +267,12 @@ def test_bench_serve_appended_and_cut(tmp_path: Path, read_files: Read) -> None:
     assert notes["no_timestamps"] == 1
     assert notes["bad_line"] == 1
     assert case.scalar("SELECT status FROM source") == "salvaged"
+
+
+def test_bench_serve_cut_in_its_only_object(tmp_path: Path, read_files: Read) -> None:
+    text = json.dumps(_result("20231114-221320"), indent=1)
+    case = read_files(_write(tmp_path / "r.json", text[: text.index('"mean_itl_ms"')]))
+    found = {row[0] for row in case.rows(_SAMPLES)}
+    assert "bench_serve_mean_ttft_ms" in found
+    assert "bench_serve_mean_itl_ms" not in found
+    assert _notes(case)["truncated"] == 1

@@ -11,7 +11,7 @@ from typing import Any
 from rca.errors import ParseError
 from rca.parsers.csv_table import Points, note_zone
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import mapping, read_lines, sketch
+from rca.parsers.json_text import mapping, read_lines, repair, sketch
 from rca.parsers.stream import Blocks, read_all
 from rca.parsers.times import iso_ns
 
@@ -52,7 +52,14 @@ def _records(path: Path) -> tuple[list[dict[str, Any]], list[str], str | None]:
             found.append(mapping(json.loads(text)))
         except ValueError:
             bad.append(text[:120])
-    return found, bad, damage
+    whole_keys = None if any(found) else repair(data, 2)
+    if whole_keys is None:
+        return found, bad, damage
+    try:
+        kept = mapping(json.loads(whole_keys.decode("utf-8-sig", "replace")))
+    except ValueError:
+        return found, bad, damage
+    return [kept], [], damage or "JSON is cut short"
 
 
 def _is_number(value: Any) -> bool:
