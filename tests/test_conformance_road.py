@@ -76,7 +76,9 @@ def test_the_class_is_right_in_most_of_them() -> None:
 
 
 @pytest.mark.parametrize("capture", CAPTURES, ids=lambda c: c.name)
-def test_a_lone_capture_tells_what_the_gpu_did_or_one_line_of_what_is_wrong(capture: Path) -> None:
+def test_a_lone_capture_tells_what_the_gpu_did_or_one_line_of_what_is_wrong(
+    capture: Path,
+) -> None:
     try:
         case = analyze([capture], options=NO_TRIAL)
     except RcaError as error:

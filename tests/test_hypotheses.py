@@ -84,10 +84,16 @@ def test_a_change_counts_by_words_target_and_age() -> None:
     no_log = score(cause, evidence, [], 600.0).score
     right = with_change("statefulset/llm-engine", "--max-num-seqs 14 --max-num-seqs 5")
     assert right > no_log + 0.2
-    unfit = no_log - settings()["no_change"]["config"]  # a log that shows nothing speaks against it
+    unfit = (
+        no_log - settings()["no_change"]["config"]
+    )  # a log that shows nothing speaks against it
     assert with_change("statefulset/llm-engine", "--block-size 16 --block-size 32") == unfit
     assert with_change("deployment/billing", "--max-num-seqs 14 --max-num-seqs 5") == unfit
-    assert no_log < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=2000.0) < right
+    assert (
+        no_log
+        < with_change("statefulset/llm-engine", "--max-num-seqs 14", age_s=2000.0)
+        < right
+    )
 
 
 def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:

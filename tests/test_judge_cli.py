@@ -173,7 +173,9 @@ def test_a_real_model_is_grounded_or_unscored(
     use(url, monkeypatch, os.environ.get("RCA_JUDGE_TEST_KEY", ""))
     with case_builder.diagnosed() as case:
         rules = RulesJudge().judge(case)
-        found = LlmJudge(Ask(models=(model,), samples=2, reply_tokens=800, timeout_s=280)).judge(case)
+        found = LlmJudge(
+            Ask(models=(model,), samples=2, reply_tokens=800, timeout_s=280)
+        ).judge(case)
         said = case.rows(
             "SELECT status, note, reason, struck FROM judge_opinion ORDER BY sample"
         )

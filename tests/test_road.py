@@ -58,7 +58,10 @@ def test_samples_give_the_right_answer(sample: Path, diagnosed: dict[str, Case])
     assert both / either > 0.6
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=lambda s: s.name)
+SLOW = [pytest.param(s, marks=pytest.mark.slow) if i >= 4 else s for i, s in enumerate(SAMPLES)]
+
+
+@pytest.mark.parametrize("sample", SLOW, ids=lambda s: s.name)
 def test_every_figure_comes_again_from_its_query(
     sample: Path, diagnosed: dict[str, Case]
 ) -> None:
