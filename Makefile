@@ -20,10 +20,10 @@ demo: $(VENV)/core  ## install and diagnose a bundled incident, experiment inclu
 	$(BIN)/rca analyze $(SAMPLE) --out out/demo
 
 test: $(VENV)/dev  ## the test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(VENV)/dev  ## what takes too long for `make test`
-	$(BIN)/python -m pytest -m slow || [ $$? -eq 5 ]  # 5: there is none
+	$(BIN)/python -m pytest -m slow -n auto --dist loadfile || [ $$? -eq 5 ]  # 5: there is none
 
 lint: $(VENV)/dev  ## format, style, types, imports, SQL comments, generated docs
 	$(BIN)/ruff format --check .

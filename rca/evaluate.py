@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import multiprocessing
 import os
 import tomllib
 from collections.abc import Callable, Iterable, Sequence
@@ -64,7 +65,9 @@ def evaluate(
     if not bundles:
         raise BundleError("no bundle with a truth.toml below it", path=str(folder))
     outcomes = []
-    with ProcessPoolExecutor(workers or os.cpu_count()) as pool:
+    # A forked child would inherit the locks of threads that it does not have.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=fresh) as pool:
         for number, outcome in enumerate(pool.map(judge_bundle, bundles), start=1):
             outcomes.append(outcome)
             if progress:
