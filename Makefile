@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 SAMPLE ?= sample_traces/01_logits_processor_leak
 
-.PHONY: demo test test-slow lint format samples docs readme bench clean
+.PHONY: demo test test-slow lint format samples docs readme clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -84,9 +84,14 @@ def _walk(path: Path, part: str | None) -> Iterator[BundleFile]:
         return
     for found in sorted(path.rglob("*")):
         inner = found.relative_to(path).parts
-        if _is_wanted(found, inner):
+        if _is_wanted(found, inner) and not _leaves(found, path):
             side = part or next((p for p in inner[:-1] if p in PARTS), None) or _side_of(path)
             yield BundleFile(found, _text(found), side)
+
+
+def _leaves(found: Path, folder: Path) -> bool:
+    """Whether a link in a folder leads out of it: what a bundle names is not for it to read."""
+    return not found.resolve().is_relative_to(folder.resolve())
 
 
 def _text(path: Path) -> str:

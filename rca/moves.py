@@ -147,8 +147,8 @@ def poisson_z(reference: Points, observed: Points) -> float:
         return 0.0
     share = seconds_after / seconds_before
     root = (
-        np.sqrt(float(observed.num.sum()) + 0.375),
-        np.sqrt(share * (float(reference.num.sum()) + 0.375)),
+        np.sqrt(max(float(observed.num.sum()), 0.0) + 0.375),
+        np.sqrt(share * (max(float(reference.num.sum()), 0.0) + 0.375)),
     )
     return float(2.0 * (root[0] - root[1]) / np.sqrt(1.0 + share))
 

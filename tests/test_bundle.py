@@ -60,6 +60,18 @@ def test_nothing_to_read_is_one_line(tmp_path: Path, content: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_links_that_lead_out_of_a_folder_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.jsonl"
+    secret.write_text(CHANGE)
+    root = tmp_path / "b"
+    root.mkdir()
+    (root / "own.jsonl").write_text(CHANGE)
+    (root / "out.jsonl").symlink_to(secret)
+    (root / "in.jsonl").symlink_to(root / "own.jsonl")
+    found = find([root], None, tmp_path / "w")
+    assert sides(found, root) == {"in.jsonl": "incident"}  # the same file as own.jsonl, once
+
+
 def archive(path: Path, members: dict[str, bytes]) -> Path:
     if path.suffix == ".zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
