@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
-SAMPLE ?= sample_traces/01_logits_processor_leak
+SAMPLE ?= sample_traces/03_batch_window_mismatch
 
 .PHONY: demo test test-slow lint format samples docs readme clean
 

@@ -16,7 +16,7 @@ import rca
 from rca.summary import render
 
 ROOT = Path(__file__).parent.parent
-SAMPLE = "sample_traces/01_logits_processor_leak"
+SAMPLE = "sample_traces/03_batch_window_mismatch"
 BUDGET_S = 20.0
 WIDTH = 100
 BEGIN, END = "<!-- sample output: begin -->", "<!-- sample output: end -->"
