@@ -1,5 +1,5 @@
 -- How a block of profiler events becomes rows. Runs in a private in-memory database, never in the
--- case. Variables: base_ns is added to every time; is_quoted says that times come as quoted text.
+-- case. Variables: base_ns is added to every time, first_id to the row id of an event.
 
 -- What each category is: the table it goes to and its kind there. Categories of torch <= 1.9 are
 -- written with a capital; the lower-cased name is looked up.
@@ -25,67 +25,60 @@ CREATE TABLE category AS FROM (VALUES
     ('trace', 'none', 'own span'), ('cuda_profiler_range', 'none', 'hardware counters')
 ) AS c(cat, target, kind);
 
--- Decimal microseconds as text to ns. Sound for whole numbers of any size, and for fractions of at
--- most three digits below 2^43 us: there neighbouring doubles lie less than 1 ns apart, so the
--- shortest decimal of the double that the JSON reader makes is the text of the file, or rounds to
--- the same ns. `is_rough` finds everything else, which is then read again as quoted text.
-CREATE MACRO short_ns(us) AS
-    TRY_CAST(
-        CASE WHEN instr(us, '.') = 0 THEN us || '000'
-             ELSE CASE strlen(us) - instr(us, '.')
-                  WHEN 3 THEN replace(us, '.', '')
-                  WHEN 2 THEN replace(us, '.', '') || '0'
-                  WHEN 1 THEN replace(us, '.', '') || '00' END END
-        AS BIGINT);
-CREATE MACRO is_rough(us) AS
-    contains(us, 'e')
-    OR (instr(us, '.') > 0
-        AND (strlen(us) - instr(us, '.') > 3
-            OR instr(us, '.') > 14
-            OR (instr(us, '.') = 14 AND us >= '8796093022208')));
+-- Microseconds as a double to ns. Exact for fractions of at most three digits below 2^43 us, where
+-- doubles lie less than 1 ns apart: then no other double is nearest to this whole number of ns,
+-- which is what `is_rough` asks. Beyond 2^43 us (`is_far`) only whole numbers are exact. What is not
+-- exact is read again as text.
+CREATE MACRO double_ns(us) AS
+    CASE WHEN abs(us) < 7.5e15
+         THEN CAST(floor(us) AS BIGINT) * 1000 + CAST(round((us - floor(us)) * 1000) AS BIGINT) END;
+CREATE MACRO is_far(us) AS abs(us) >= 8796093022208;
+CREATE MACRO is_rough(us) AS NOT is_far(us) AND double_ns(us) / 1000.0::DOUBLE <> us;
 
--- The same for quoted text of any length: digits below 1 ns are rounded half to even.
+-- Decimal microseconds as text to ns; digits below 1 ns are rounded half to even.
 CREATE MACRO tie_to_even(ns) AS
     floor(ns) + CASE WHEN ns - floor(ns) > 0.5 THEN 1
                      WHEN ns - floor(ns) = 0.5 AND floor(ns) % 2 <> 0 THEN 1 ELSE 0 END;
-CREATE MACRO long_ns(us) AS
-    CASE WHEN contains(us, 'e') OR (instr(us, '.') > 0 AND strlen(us) - instr(us, '.') > 3)
+CREATE MACRO text_ns(us) AS
+    CASE WHEN contains(lower(us), 'e') OR contains(us, '.')
          THEN TRY_CAST(tie_to_even(
              TRY_CAST(us AS DECIMAL(33, 12)) * CAST(1000 AS DECIMAL(5, 0))) AS BIGINT)
-         ELSE short_ns(us) END;
-CREATE MACRO to_ns(us) AS
-    CASE WHEN getvariable('is_quoted') THEN long_ns(us) ELSE short_ns(us) END;
+         ELSE TRY_CAST(us || '000' AS BIGINT) END;
 
 -- The events of a block, in their order. Keys of a STRUCT know no case: "Bytes" of a memory event
--- comes as "delta", "external id" of old recordings as "External id" (see _Spelling).
-CREATE MACRO block(file) AS TABLE
-    SELECT row_number() OVER () - 1 AS i, *
+-- comes as "delta", "external id" of old recordings as "External id" (see EventTables._respelled).
+CREATE MACRO arguments() AS 'STRUCT(
+    "External id" BIGINT, correlation BIGINT, device BIGINT, context BIGINT,
+    stream VARCHAR, bytes BIGINT, kind VARCHAR, grid VARCHAR, block VARCHAR,
+    "registers per thread" BIGINT, "shared memory" BIGINT, "graph id" BIGINT,
+    "Input Dims" VARCHAR, "Input type" VARCHAR,
+    delta BIGINT, "Total Allocated" BIGINT, "Total Reserved" BIGINT,
+    "Addr" VARCHAR, "Device Id" BIGINT, "Device Type" BIGINT,
+    name VARCHAR, labels VARCHAR)';
+CREATE MACRO block(file, time) AS TABLE
     FROM read_json(file, format = 'array', maximum_object_size = 67108864, columns = {
         ph: 'VARCHAR', cat: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR',
-        ts: 'VARCHAR', dur: 'VARCHAR',
-        args: 'STRUCT(
-            "External id" BIGINT, correlation BIGINT, device BIGINT, context BIGINT,
-            stream VARCHAR, bytes BIGINT, kind VARCHAR, grid VARCHAR, block VARCHAR,
-            "registers per thread" BIGINT, "shared memory" BIGINT, "graph id" BIGINT,
-            "Input Dims" VARCHAR, "Input type" VARCHAR,
-            delta BIGINT, "Total Allocated" BIGINT, "Total Reserved" BIGINT,
-            "Addr" VARCHAR, "Device Id" BIGINT, "Device Type" BIGINT,
-            name VARCHAR, labels VARCHAR)'});
+        ts: time, dur: time, args: arguments()});
 
 -- Times beyond 4 * 10^18 ns (the year 2096) and durations beyond 236 years are damage: their sum
 -- would leave 64 bits.
-CREATE MACRO timed(file) AS TABLE
-    SELECT b.i, b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args,
-        c.target, c.kind,
-        CASE WHEN to_ns(b.ts) BETWEEN -4000000000000000000 AND 4000000000000000000
-            THEN to_ns(b.ts) END AS ts_ns,
-        CASE WHEN to_ns(b.dur) BETWEEN -7450000000000000000 AND 7450000000000000000
-            THEN to_ns(b.dur) END AS dur_ns,
-        coalesce(NOT getvariable('is_quoted') AND (is_rough(b.ts) OR is_rough(b.dur)), false)
-            AS is_rough
-    FROM block(file) AS b
+CREATE MACRO possible(ns, most) AS CASE WHEN ns BETWEEN -most AND most THEN ns END;
+CREATE MACRO from_doubles(file) AS TABLE
+    SELECT b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args, c.target, c.kind,
+        possible(double_ns(b.ts), 4000000000000000000) AS ts_ns,
+        possible(double_ns(b.dur), 7450000000000000000) AS dur_ns,
+        coalesce(is_rough(b.ts), false) OR coalesce(is_rough(b.dur), false) AS is_rough,
+        coalesce(is_far(b.ts), false) OR coalesce(is_far(b.dur), false) AS is_far
+    FROM block(file, 'DOUBLE') AS b
     LEFT JOIN category AS c ON c.cat = lower(b.cat);
-CREATE TABLE event AS FROM timed('/dev/null');
+CREATE MACRO from_texts(file) AS TABLE
+    SELECT b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args, c.target, c.kind,
+        possible(text_ns(b.ts), 4000000000000000000) AS ts_ns,
+        possible(text_ns(b.dur), 7450000000000000000) AS dur_ns,
+        false AS is_rough, false AS is_far
+    FROM block(file, 'VARCHAR') AS b
+    LEFT JOIN category AS c ON c.cat = lower(b.cat);
+CREATE TABLE event AS FROM from_doubles('/dev/null');
 
 -- An event that can be a row. Zero time and duration in a recording that counts from 1970 is a lost
 -- time, not a time.
@@ -101,7 +94,7 @@ CREATE MACRO flaw_of(dur_ns) AS
 CREATE MACRO small(n) AS TRY_CAST(n AS INTEGER);
 
 CREATE VIEW gpu_op AS
-SELECT i + getvariable('first_id') AS id, kind, name,
+SELECT rowid + getvariable('first_id') AS id, kind, name,
     coalesce(small(args.device), small(pid)) AS device,
     args.context AS context,
     coalesce(TRY_CAST(args.stream AS BIGINT),
@@ -125,7 +118,7 @@ FROM event
 WHERE ph = 'X' AND target = 'gpu' AND is_sound(ts_ns, dur_ns);
 
 CREATE VIEW cpu_op AS
-SELECT i + getvariable('first_id') AS id, kind, name,
+SELECT rowid + getvariable('first_id') AS id, kind, name,
     TRY_CAST(pid AS BIGINT) AS pid, TRY_CAST(tid AS BIGINT) AS tid,
     getvariable('base_ns') + ts_ns AS start_ns,
     CASE WHEN flaw_of(dur_ns) IS NULL THEN dur_ns ELSE 0 END AS dur_ns,
@@ -156,9 +149,10 @@ GROUP BY 1, 2, 3;
 
 -- What the block holds besides rows: first what asks for another reading, then what is left out.
 CREATE VIEW census AS
-SELECT count(*) AS n_events,
+SELECT count(*) AS n_events, min(rowid) AS first_row,
     max(ts_ns) FILTER (ph = 'X' AND target IN ('cpu', 'gpu')) AS last_ns,
     coalesce(bool_or(is_rough), false) AS is_rough,
+    coalesce(bool_or(is_far), false) AS is_far,
     coalesce(bool_or(target IN ('gpu', 'cpu') AND cat <> lower(cat)), false) AS is_old,
     coalesce(bool_or(name = '[memory]' AND args.delta IS NULL), false) AS is_memory,
     count(*) FILTER (ph = 'X' AND target = 'gpu' AND is_sound(ts_ns, dur_ns)) AS n_gpu,

@@ -14,6 +14,7 @@ from rca.parsers.format import Sink
 from rca.parsers.torch_profiler_salvage import plain
 
 _TIME = re.compile(rb'"(ts|dur)"(\s*:\s*)(-?[0-9][0-9.eE+-]*)')
+_FRACTION = re.compile(rb'"(?:ts|dur)"\s*:\s*"?-?[0-9]+[.eE]')
 _OLD = ((b'"external id":', b'"External id":'), (b'"Input dims":', b'"Input Dims":'))
 _MEMORY = (b'"Bytes":', b'"delta":')
 _NOTES = {  # column of `census`: (level, code, message, lost)
@@ -48,17 +49,20 @@ class EventTables:
         self._con.execute("SET enable_external_file_cache = false")
         self._con.execute("SET VARIABLE base_ns = $1::BIGINT", [base_ns])
         self._con.execute("SET VARIABLE first_id = 0::BIGINT")
-        self._con.execute("SET VARIABLE is_quoted = false")
         self._con.execute(files("rca.parsers").joinpath("torch_profiler.sql").read_text())
+        for form in ("doubles", "texts"):  # planned once, not for each block
+            self._con.execute(
+                f"PREPARE from_{form} AS INSERT INTO event"
+                f" FROM from_{form}('/proc/self/fd/{self._file}')"
+            )
+        self._con.execute("PREPARE census AS FROM census")
 
     def add(self, *parts: bytes | memoryview) -> bool:
         """Write the events of a text in parts, commas between them; False when it is not sound JSON."""
         while True:
-            try:
-                self._load(parts)
-            except duckdb.Error:
+            if not self._load(parts):
                 return False
-            census = self._census()
+            census = self._census(parts)
             if not self._spelling_is_new(census):
                 break
         self._write(census)
@@ -116,38 +120,49 @@ class EventTables:
         self._con.close()
         os.close(self._file)
 
-    def _load(self, parts: tuple[bytes | memoryview, ...]) -> None:
-        if self._is_old or self._is_memory or self._is_quoted:
-            parts = (self._respelled(b"".join(parts)),)
-        size = os.pwritev(self._file, (b"[", *parts, b"]"), 0)
-        os.ftruncate(self._file, size)
-        self._con.execute(
-            f"CREATE OR REPLACE TABLE event AS FROM timed('/proc/self/fd/{self._file}')"
-        )
+    def _load(self, parts: tuple[bytes | memoryview, ...]) -> bool:
+        """Fill `event`; False when the text is refused, also with its times read as text."""
+        for is_quoted in (False, True)[self._is_quoted :]:
+            spelled = self._respelled(parts, is_quoted)
+            os.ftruncate(self._file, os.pwritev(self._file, (b"[", *spelled, b"]"), 0))
+            self._con.execute("TRUNCATE event")
+            try:
+                self._con.execute(f"EXECUTE from_{'texts' if is_quoted else 'doubles'}")
+            except duckdb.Error:
+                continue
+            return True
+        return False
 
-    def _respelled(self, text: bytes) -> bytes:
+    def _respelled(
+        self, parts: tuple[bytes | memoryview, ...], is_quoted: bool
+    ) -> tuple[bytes | memoryview, ...]:
         """Keys as `block` expects them; a key in quotes and a colon occur in no JSON string."""
         pairs = (_OLD if self._is_old else ()) + ((_MEMORY,) if self._is_memory else ())
+        if not pairs and not is_quoted:
+            return parts
+        text = b"".join(parts)
         for old, new in pairs:
             text = text.replace(old, new)
-        return _TIME.sub(rb'"\1"\2"\3"', text) if self._is_quoted else text
+        return (_TIME.sub(rb'"\1"\2"\3"', text) if is_quoted else text,)
 
-    def _census(self) -> dict[str, Any]:
-        result = self._con.execute("FROM census")
+    def _census(self, parts: tuple[bytes | memoryview, ...]) -> dict[str, Any]:
+        result = self._con.execute("EXECUTE census")
         names = [c[0] for c in result.description]
-        return dict(zip(names, result.fetchone() or (), strict=True))
+        census = dict(zip(names, result.fetchone() or (), strict=True))
+        if census["is_far"] and any(_FRACTION.search(part) for part in parts):
+            census["is_rough"] = True
+        return census
 
     def _spelling_is_new(self, census: dict[str, Any]) -> bool:
         before = (self._is_old, self._is_memory, self._is_quoted)
         self._is_old |= census["is_old"]
         self._is_memory |= census["is_memory"]
-        if census["is_rough"] and not self._is_quoted:
-            self._is_quoted = True
-            self._con.execute("SET VARIABLE is_quoted = true")
+        self._is_quoted |= census["is_rough"]
         return before != (self._is_old, self._is_memory, self._is_quoted)
 
     def _write(self, census: dict[str, Any]) -> None:
-        self._con.execute("SET VARIABLE first_id = $1::BIGINT", [self.n_events])
+        first_id = self.n_events - (census["first_row"] or 0)
+        self._con.execute("SET VARIABLE first_id = $1::BIGINT", [first_id])
         for table in ("gpu_op", "cpu_op", "memory_event"):
             rows = self._con.sql(f"FROM {table}").to_arrow_table()
             if rows.num_rows:
