@@ -17,6 +17,8 @@ from rca.parsers import recognise
 from rca.parsers.format import Format, Rows
 from rca.parsers.stream import read_head
 
+_BATCH_BYTES = 33_554_432
+
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, bytes done and bytes in all."""
 
@@ -31,7 +33,10 @@ class _Note:
 
 @dataclass
 class CaseSink:
-    """The Sink of one source: adds its number, keeps its notes, counts its rows."""
+    """The Sink of one source: adds its number, keeps its notes, counts its rows.
+
+    Rows wait until there are enough for one statement; call `flush` at the end.
+    """
 
     case: Case
     source_id: int
@@ -41,9 +46,33 @@ class CaseSink:
     notes: dict[str, _Note] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
     _series_offset: int | None = None
+    _waiting: dict[str, list[Rows]] = field(default_factory=dict)
+    _waiting_bytes: int = 0
 
     def insert(self, table: str, rows: Rows) -> None:
         """See Sink."""
+        if isinstance(rows, Path | pl.DataFrame):
+            self.flush()
+            self._write(table, rows)
+            return
+        waiting = self._waiting.get(table)
+        if waiting and waiting[0].schema != rows.schema:
+            self.flush()
+        self._waiting.setdefault(table, []).append(rows)
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_bytes > _BATCH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the rows that wait."""
+        import pyarrow as pa
+
+        for table, parts in self._waiting.items():
+            self._write(table, pa.concat_tables(parts))
+        self._waiting.clear()
+        self._waiting_bytes = 0
+
+    def _write(self, table: str, rows: Rows) -> None:
         constants: dict[str, Any] = {}
         if table in ("series", "sample", "histogram_sample"):
             constants["series_offset"] = self._first_series()
@@ -140,6 +169,7 @@ def _ingest_file(case: Case, file: BundleFile) -> None:
         source_id = int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         sink = CaseSink(case, source_id)
         known_format.read(file.path, sink)
+        sink.flush()
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
 

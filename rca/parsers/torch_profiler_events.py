@@ -50,12 +50,6 @@ class EventTables:
         self._con.execute("SET VARIABLE base_ns = $1::BIGINT", [base_ns])
         self._con.execute("SET VARIABLE first_id = 0::BIGINT")
         self._con.execute(files("rca.parsers").joinpath("torch_profiler.sql").read_text())
-        for form in ("doubles", "texts"):  # planned once, not for each block
-            self._con.execute(
-                f"PREPARE from_{form} AS INSERT INTO event"
-                f" FROM from_{form}('/proc/self/fd/{self._file}')"
-            )
-        self._con.execute("PREPARE census AS FROM census")
 
     def add(self, *parts: bytes | memoryview) -> bool:
         """Write the events of a text in parts, commas between them; False when it is not sound JSON."""
@@ -125,9 +119,12 @@ class EventTables:
         for is_quoted in (False, True)[self._is_quoted :]:
             spelled = self._respelled(parts, is_quoted)
             os.ftruncate(self._file, os.pwritev(self._file, (b"[", *spelled, b"]"), 0))
-            self._con.execute("TRUNCATE event")
+            form = "texts" if is_quoted else "doubles"
             try:
-                self._con.execute(f"EXECUTE from_{'texts' if is_quoted else 'doubles'}")
+                self._con.execute(
+                    f"CREATE OR REPLACE TABLE event AS"
+                    f" FROM from_{form}('/proc/self/fd/{self._file}')"
+                )
             except duckdb.Error:
                 continue
             return True
@@ -146,7 +143,7 @@ class EventTables:
         return (_TIME.sub(rb'"\1"\2"\3"', text) if is_quoted else text,)
 
     def _census(self, parts: tuple[bytes | memoryview, ...]) -> dict[str, Any]:
-        result = self._con.execute("EXECUTE census")
+        result = self._con.execute("FROM census")
         names = [c[0] for c in result.description]
         census = dict(zip(names, result.fetchone() or (), strict=True))
         if census["is_far"] and any(_FRACTION.search(part) for part in parts):

@@ -14,7 +14,7 @@ from rca.parsers.format import Sink
 from rca.parsers.torch_profiler_events import EventTables
 from rca.parsers.torch_profiler_salvage import walk
 
-BLOCK_BYTES = 8_388_608
+BLOCK_BYTES = 16_777_216
 PIECE_BYTES = 524_288
 MAX_TAIL_BYTES = 268_435_456
 SEPARATOR = re.compile(rb"\}\s*,\s*(?=\{)")
