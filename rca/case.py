@@ -29,7 +29,9 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
 _RESULTS = frozenset(
     {
         "incident_window", "evidence", "pattern", "hypothesis", "suspect", "attribution", "verdict",
-        "fix", "trial", "trial_arm", "gap", "provenance",
+        "fix", "trial", "trial_arm", "gap", "provenance", "cohort", "cohort_request",
+        "slow_attribute", "blast_radius", "latency_by_context", "slo_heat_map", "indicator",
+        "request_part", "cohort_part", "queue_replay", "latency_driver",
     }
 )  # fmt: skip
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}

@@ -17,6 +17,7 @@ from rca import (
     clock,
     derived,
     evidence,
+    findings,
     fixes,
     gaps,
     hypotheses,
@@ -190,6 +191,7 @@ def diagnose(
     suspects.rank(case)
     attribution.attribute(case)
     patterns.cluster(case)
+    findings.gather(case)
     step("hypotheses")
     hypotheses.rank(case, options.causes)
     gaps.look(case)

@@ -20,7 +20,7 @@ from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
-from rca.postmortem.impact import objective_ns
+from rca.objective import objective_ns
 from rca.postmortem.markdown import write
 
 CASES = [

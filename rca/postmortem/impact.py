@@ -8,14 +8,10 @@ from typing import Any
 
 from rca.answer import Window
 from rca.case import Case, sql_files
+from rca.objective import objective_ns
 from rca.plain import duration, number, percent, printable
 
-_OBJECTIVES = (  # `e2e p99 < 2 s` and `e2e_p99_ms 2000`
-    r"(?:e2e|end.to.end|latency)\D*?(?:p\d+)?\s*(?:<=|[<≤]|under|below)\s*(?P<value>[0-9.]+)\s*(?P<unit>ms|s)\b",
-    r"(?:e2e|latency)\w*_(?P<unit>ms|s|seconds)\s+(?P<value>[0-9.]+)",
-)
 _NOISE = 0.05  # a smaller loss of throughput is not worth a claim
-_UNIT_NS = {"ms": 1_000_000, "s": 1_000_000_000, "seconds": 1_000_000_000}
 
 
 @dataclass(frozen=True)
@@ -88,15 +84,6 @@ def propose_severity(figures: list[Figure], slowdown: float | None) -> Severity:
         )
     level, because = min(found, key=lambda f: f[0])
     return Severity(f"SEV{level}", because)
-
-
-def objective_ns(slo: str | None) -> int | None:
-    """The latency limit in an objective such as `e2e p99 < 2 s`."""
-    for pattern in _OBJECTIVES:
-        found = re.search(pattern, slo or "", re.IGNORECASE)
-        if found:
-            return round(float(found["value"]) * _UNIT_NS[found["unit"].lower()])
-    return None
 
 
 def _limit(case: Case, window: Window) -> tuple[int | None, str]:

@@ -1,0 +1,35 @@
+"""Tables that an expert asks for: who was slow and what they share, under which load, and why.
+
+Each module writes tables of its own, by the queries of rca/sql/findings. Nothing here judges:
+scores and confidence rest on the evidence.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from rca.case import Case
+from rca.findings import drivers, parts, queueing, slow
+from rca.findings.cohort import query
+from rca.findings.cohort import gather as gather_cohort
+
+__all__ = ["gather"]
+
+_TABLES = ("blast_radius", "latency_by_context", "slo_heat_map")
+
+
+def gather(case: Case) -> None:
+    """Write the tables of schema/62_cohort.sql; those whose recordings are missing stay empty."""
+    cohort = gather_cohort(case)
+    if cohort is None:
+        return
+    slow.compare(case, cohort)
+    for table in _TABLES:
+        _fill(case, table)
+    parts.take_apart(case)
+    drivers.trace_back(case, queueing.put_down(case, cohort))
+
+
+def _fill(case: Case, table: str) -> None:
+    case.clear([table])
+    case.rows(f"INSERT INTO {table} BY NAME {query(table)}")

@@ -1,0 +1,114 @@
+"""The requests of the window and those they are set against, and what counts as slow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from rca.case import Case, sql_files
+from rca.objective import objective_ns
+
+FEWEST = 10
+"""Requests from which on a side counts, and which a limit must leave on either side."""
+_FEWEST_SHARE = 0.05
+SAMPLED_BELOW = 0.9
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The row of the table `cohort`."""
+
+    start_ns: int
+    end_ns: int
+    is_incident: bool
+    reference: str | None
+    n_window: int
+    n_reference: int
+    limit_ns: int | None
+    limit_by: str | None
+    traced_share: float | None
+    is_sampled: bool
+
+
+def query(name: str) -> str:
+    """The text of rca/sql/findings/NN_NAME.sql."""
+    return next(
+        text for file, text in sql_files("findings") if file[3:].removesuffix(".sql") == name
+    )
+
+
+def gather(case: Case) -> Cohort | None:
+    """Write cohort and cohort_request; None when the incident's recordings have no time at all."""
+    case.clear(["cohort", "cohort_request"])
+    found = case.rows(
+        "SELECT start_ns, end_ns, margin_ns, slo FROM incident_window "
+        "WHERE status = 'incident' ORDER BY id LIMIT 1"
+    )
+    start, end, margin, slo = found[0] if found else (*_whole(case), 0, _objective(case))
+    if start is None:
+        return None
+    reference = _reference(case, start - margin, bool(found))
+    _write_requests(case, start, end, reference, start - margin)
+    counts = dict(case.rows("SELECT side, count(*) FROM cohort_request GROUP BY side"))
+    limit_ns, limit_by = _limit(case, slo)
+    case.rows("UPDATE cohort_request SET is_slow = e2e_ns > ?", (limit_ns,))
+    traced = case.scalar(
+        "SELECT min(least(1.0, spans / requests)) FROM traced_share WHERE requests > 0"
+    )
+    cohort = Cohort(
+        start, end, bool(found), reference, counts.get("window", 0), counts.get("reference", 0),
+        limit_ns, limit_by, traced, traced is not None and traced < SAMPLED_BELOW,
+    )  # fmt: skip
+    case.insert("cohort", pl.DataFrame([vars(cohort)], infer_schema_length=None))
+    return cohort
+
+
+def _whole(case: Case) -> tuple[int | None, int | None]:
+    first, last = case.rows(
+        "SELECT min(first_ns + shift_ns), max(last_ns + shift_ns) FROM source WHERE part = 'incident'"
+    )[0]
+    return first, last
+
+
+def _objective(case: Case) -> str | None:
+    slo: str | None = case.scalar("SELECT slo FROM incident_window ORDER BY id LIMIT 1")
+    return slo
+
+
+def _reference(case: Case, before_ns: int, is_incident: bool) -> str | None:
+    if case.scalar("SELECT count(*) FROM request WHERE part = 'baseline'") >= FEWEST:
+        return "baseline"
+    early = "SELECT count(*) FROM request WHERE part = 'incident' AND start_ns < ?"
+    return (
+        "lead-in" if is_incident and case.scalar(early, (before_ns,)) >= FEWEST else None
+    )
+
+
+def _write_requests(
+    case: Case, start: int, end: int, reference: str | None, before: int
+) -> None:
+    case.rows(
+        f"INSERT INTO cohort_request BY NAME {query('cohort_request')}",
+        (start, end, reference, before),
+    )
+
+
+def _limit(case: Case, slo: str | None) -> tuple[int | None, str | None]:
+    """The first limit that leaves enough requests of the window on either side."""
+    quantile = "SELECT CAST(quantile_cont(e2e_ns, {}) AS BIGINT) FROM cohort_request WHERE side = '{}'"
+    limits = (
+        (objective_ns(slo), "objective"),
+        (case.scalar(quantile.format(0.99, "reference")), "healthy p99"),
+        (case.scalar(quantile.format(0.95, "window")), "p95 of the window"),
+    )
+    for limit_ns, name in limits:
+        if limit_ns is None:
+            continue
+        slow, n = case.rows(
+            "SELECT count(*) FILTER (e2e_ns > ?), count(*) FROM cohort_request WHERE side = 'window'",
+            (limit_ns,),
+        )[0]
+        if min(slow, n - slow) >= max(FEWEST, _FEWEST_SHARE * n):
+            return limit_ns, name
+    return None, None
