@@ -62,6 +62,7 @@ def compare(
         "figures": [*_latencies(*sides), *_rates(*sides), *_tokens(*sides)],
         "ttft_spread": _spread(*sides),
         "errors": {"base": _errors(sides[0]), "candidate": _errors(sides[1])},
+        "gpu": ops.gpu_states(sides[0].gpu, sides[1].gpu),
         "ops": ops.difference(sides[0].ops, sides[1].ops),
     }
     p99 = next(row for row in found["figures"] if row["figure"] == "e2e_p99")

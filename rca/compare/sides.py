@@ -48,7 +48,8 @@ class Side:
         path: As the user gave it.
         group: Attribute that its requests carry, None for all of them.
         requests: start_ns, end_ns, e2e_ns, ttft_ns, itl_ns, input_tokens, output_tokens, failed.
-        ops: kind, name, n, total_ns of kernels and operators.
+        ops: kind, name, shape, n, total_ns of kernels and operators.
+        gpu: state and share of the devices' time.
         damaged: Traces of which something was lost, in words.
         unread: Files that could not be read, in words.
         sampled: How the traces are known to be a sample, None when they are not.
@@ -58,6 +59,7 @@ class Side:
     group: Group | None
     requests: pl.DataFrame
     ops: pl.DataFrame
+    gpu: pl.DataFrame
     damaged: tuple[str, ...]
     unread: tuple[str, ...]
     sampled: str | None
@@ -135,16 +137,17 @@ def _side(case: Case, path: str, group: Group | None) -> Side:
     part = "incident" if incident else "baseline"
     texts = dict(sql_files("compare"))
     requests = case.sql(texts["10_requests.sql"], [part])
-    ops = case.sql(texts["20_ops.sql"], [part])
+    ops, gpu = (case.sql(texts[name], [part]) for name in ("20_ops.sql", "30_gpu.sql"))
     if group:
         told = case.sql(texts["15_group.sql"], [*_pointers(group.key), group.value])
         requests = requests.join(told, on=["source_id", "trace_id"], how="semi")
-        ops = ops.clear()  # a profile does not say whose requests it shows
+        ops, gpu = ops.clear(), gpu.clear()  # a profile does not say whose requests it shows
     return Side(
         path,
         group,
         requests,
         ops,
+        gpu,
         tuple(_damaged(case, part)),
         tuple(_unread(case)),
         _sampled(case),

@@ -15,6 +15,7 @@ _TITLES = {
     "input_tokens": "prompt", "output_tokens": "answer",
 }  # fmt: skip
 _MOST_OPS = 8
+_CHANGES = {"shape": "with other shapes", "count": "called more or less often", "time": "slower or faster"}
 
 
 def terminal(found: Mapping[str, Any]) -> str:
@@ -25,7 +26,7 @@ def terminal(found: Mapping[str, Any]) -> str:
         "",
     ]
     lines += _aligned(("", "base", "candidate", "change [95 %]"), list(_rows(found)))
-    lines += ["", *(printable(line, 300) for line in _op_lines(found))]
+    lines += ["", *(printable(line, 300) for line in (*_gpu_lines(found), *_op_lines(found)))]
     if found["quality"]:
         lines += ["", *(printable(line, 300) for line in _quality_lines(found["quality"]))]
     lines += [f"note: {printable(note, 400)}" for note in found["notes"]]
@@ -101,13 +102,30 @@ def _aligned(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> list[str]:
     ]
 
 
+def _gpu_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """What the devices did with their time, as far as a hundredth of it is concerned."""
+    told = [
+        f"{row['state']} {percent(row['base'])} → {percent(row['candidate'])}"
+        for row in found["gpu"] or ()
+        if max(row["base"], row["candidate"]) >= 0.01
+    ]
+    if told:
+        yield f"GPU time: {', '.join(told)}"
+
+
 def _op_lines(found: Mapping[str, Any]) -> Iterator[str]:
     ops = found["ops"]
     if ops is None:
         return
     what = {"kernel": "kernels", "op": "operators"}[ops["kind"]]
     counts = ops["counts"]
-    yield f"{what}: {counts['kept']} on both sides, {counts['gone']} gone, {counts['new']} new"
+    changed = ", ".join(
+        f"{n} {_CHANGES[change]}" for change, n in ops["changes"].items() if change != "same"
+    )
+    yield (
+        f"{what}: {counts['kept']} on both sides, {counts['gone']} gone, {counts['new']} new; "
+        f"of those on both {changed or 'none changed'}"
+    )
     for row in ops["gone"][:_MOST_OPS]:
         yield f"  gone  {printable(row['name'], 100)}  was {percent(row['share_base'])} of the time"
     for row in ops["new"][:_MOST_OPS]:
@@ -115,7 +133,7 @@ def _op_lines(found: Mapping[str, Any]) -> Iterator[str]:
     for row in ops["kept"][:_MOST_OPS]:
         mean = "–" if row["mean_ratio"] is None else f"×{number(row['mean_ratio'])}"
         yield (
-            f"        {printable(row['name'], 100)}  count ×{number(row['count_ratio'])}, mean time {mean}, "
+            f"  {row['change']:<5} {printable(row['name'], 100)}  count ×{number(row['count_ratio'])}, mean time {mean}, "
             f"{percent(row['share_base'])} → {percent(row['share_candidate'])} of the time"
         )
 
@@ -177,6 +195,7 @@ def markdown(found: Mapping[str, Any]) -> str:
         lines += [f"Latency and quality together: **{found['quality']['joint']}**", ""]
         lines += _table(("metric", "base", "candidate", ""), rows)
     lines += [f"- {cell(note)}" for note in found["notes"]]
+    lines += ["", *(cell(line) for line in _gpu_lines(found))]
     ops = list(_op_lines(found))
     if ops:
         items = [f"- {code(line.strip())}" for line in ops[1:]]

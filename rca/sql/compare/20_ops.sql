@@ -1,17 +1,22 @@
--- GPU kernels and operators of one side by name, over all its captures.
+-- GPU kernels and operators of one side by name and shape, over all its captures. Of a kernel the
+-- shape is its launch's, of an operator its inputs'.
 SELECT
     'kernel' AS kind,
-    k.name,
-    CAST(sum(k.count) AS BIGINT) AS n,
-    CAST(sum(k.total_ns) AS BIGINT) AS total_ns
-FROM kernel_summary AS k
-JOIN source AS s ON s.id = k.source_id
+    o.name,
+    coalesce(o.grid, '') || '/' || coalesce(o.block, '') AS shape,
+    count(*) AS n,
+    CAST(sum(o.dur_ns) AS BIGINT) AS total_ns
+FROM gpu_op AS o
+JOIN source AS s ON s.id = o.source_id
 WHERE s.part = $1
-GROUP BY k.name
+    AND o.kind = 'kernel'
+    AND o.flaw IS NULL
+GROUP BY o.name, shape
 UNION ALL
 SELECT
     'op',
     c.name,
+    coalesce(c.input_dims, ''),
     count(*),
     CAST(sum(c.dur_ns) AS BIGINT)
 FROM cpu_op AS c
@@ -19,5 +24,5 @@ JOIN source AS s ON s.id = c.source_id
 WHERE s.part = $1
     AND c.kind = 'op'
     AND c.dur_ns >= 0
-GROUP BY c.name
-ORDER BY 1, 2;
+GROUP BY ALL
+ORDER BY 1, 2, 3;
