@@ -32,6 +32,7 @@ _RESULTS = frozenset(
         "fix", "trial", "trial_arm", "gap", "provenance", "cohort", "cohort_request",
         "slow_attribute", "blast_radius", "latency_by_context", "slo_heat_map", "indicator",
         "request_part", "cohort_part", "queue_replay", "latency_driver",
+        "memory_use", "invalidation_storm", "version_window", "call_depth", "causal_edge",
     }
 )  # fmt: skip
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}

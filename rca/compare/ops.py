@@ -39,7 +39,9 @@ def gpu_states(base: pl.DataFrame, candidate: pl.DataFrame) -> list[dict[str, An
     """Shares of the devices' time by what they did, those that moved most first; None without GPUs."""
     if base.is_empty() or candidate.is_empty():
         return None
-    both = base.join(candidate, on="state", how="full", coalesce=True, suffix="_new").fill_null(0.0)
+    both = base.join(candidate, on="state", how="full", coalesce=True, suffix="_new").fill_null(
+        0.0
+    )
     rows = both.select(
         "state", base=pl.col("share"), candidate=pl.col("share_new"),
         moved=(pl.col("share_new") - pl.col("share")).abs(),

@@ -15,7 +15,11 @@ _TITLES = {
     "input_tokens": "prompt", "output_tokens": "answer",
 }  # fmt: skip
 _MOST_OPS = 8
-_CHANGES = {"shape": "with other shapes", "count": "called more or less often", "time": "slower or faster"}
+_CHANGES = {
+    "shape": "with other shapes",
+    "count": "called more or less often",
+    "time": "slower or faster",
+}
 
 
 def terminal(found: Mapping[str, Any]) -> str:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import polars as pl
 
 from rca.case import Case
-from rca.findings import drivers, parts, queueing, slow
+from rca.findings import drivers, indicators, memory, parts, queueing, slow
 from rca.findings.cohort import query
 from rca.findings.cohort import gather as gather_cohort
 
 __all__ = ["gather"]
 
-_TABLES = ("blast_radius", "latency_by_context", "slo_heat_map")
+_TABLES = (
+    "blast_radius", "latency_by_context", "slo_heat_map", "invalidation_storm", "version_window",
+    "call_depth",
+)  # fmt: skip
 
 
 def gather(case: Case) -> None:
@@ -27,7 +30,10 @@ def gather(case: Case) -> None:
     for table in _TABLES:
         _fill(case, table)
     parts.take_apart(case)
-    drivers.trace_back(case, queueing.put_down(case, cohort))
+    replayed = queueing.put_down(case, cohort)
+    drivers.trace_back(case, replayed)
+    memory.fit(case)
+    indicators.measure(case, cohort, replayed)
 
 
 def _fill(case: Case, table: str) -> None:

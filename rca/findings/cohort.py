@@ -80,9 +80,7 @@ def _reference(case: Case, before_ns: int, is_incident: bool) -> str | None:
     if case.scalar("SELECT count(*) FROM request WHERE part = 'baseline'") >= FEWEST:
         return "baseline"
     early = "SELECT count(*) FROM request WHERE part = 'incident' AND start_ns < ?"
-    return (
-        "lead-in" if is_incident and case.scalar(early, (before_ns,)) >= FEWEST else None
-    )
+    return "lead-in" if is_incident and case.scalar(early, (before_ns,)) >= FEWEST else None
 
 
 def _write_requests(
@@ -92,11 +90,17 @@ def _write_requests(
         f"INSERT INTO cohort_request BY NAME {query('cohort_request')}",
         (start, end, reference, before),
     )
+    case.rows(
+        "UPDATE cohort_request AS r SET batch = l.batch, rate_per_s = l.rate_per_s "
+        f"FROM ({query('load')}) AS l WHERE l.source_id = r.source_id AND l.trace_id = r.trace_id"
+    )
 
 
 def _limit(case: Case, slo: str | None) -> tuple[int | None, str | None]:
     """The first limit that leaves enough requests of the window on either side."""
-    quantile = "SELECT CAST(quantile_cont(e2e_ns, {}) AS BIGINT) FROM cohort_request WHERE side = '{}'"
+    quantile = (
+        "SELECT CAST(quantile_cont(e2e_ns, {}) AS BIGINT) FROM cohort_request WHERE side = '{}'"
+    )
     limits = (
         (objective_ns(slo), "objective"),
         (case.scalar(quantile.format(0.99, "reference")), "healthy p99"),

@@ -78,7 +78,10 @@ def _with_queue(
     modelled = sum(replayed.shares.values()) if replayed else 0.0
     trusted = replayed is not None and TRUSTED[0] <= replayed.ratio <= TRUSTED[1]
     if replayed is None or not trusted or modelled <= 0 or queue <= 0:
-        return [*(_Driver(n, ns, 0.0) for n, ns in direct.items()), _Driver(_UNEXPLAINED, 0.0, queue)]
+        return [
+            *(_Driver(n, ns, 0.0) for n, ns in direct.items()),
+            _Driver(_UNEXPLAINED, 0.0, queue),
+        ]
     scale = queue / modelled
     made = {name: share * scale for name, share in replayed.shares.items()}
     slower = made.pop("slower service")

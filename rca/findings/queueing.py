@@ -97,7 +97,9 @@ def put_down(case: Case, cohort: Cohort) -> Replayed | None:
     if not window.is_full:
         return None
     slots = _slots(early, reference, window)
-    means = {s: _replay(early, window, reference, slots, s) for s in product((False, True), repeat=3)}
+    means = {
+        s: _replay(early, window, reference, slots, s) for s in product((False, True), repeat=3)
+    }
     rows = [dict(zip(("demand", "service", "slots"), s, strict=True)) | {"queue_ns": ns}
             for s, ns in means.items()]  # fmt: skip
     case.insert("queue_replay", pl.DataFrame(rows))
@@ -158,7 +160,9 @@ def _replay(
         arrival = start + ((arrival - start) * (window.rate / reference.rate)).astype(np.int64)
     if not service:
         needs = needs * (reference.service.mean() / max(needs.mean(), 1.0))
-    ahead = [(int(a), float(s), slots[0]) for a, s in zip(early.arrival, early.service, strict=True)]
+    ahead = [
+        (int(a), float(s), slots[0]) for a, s in zip(early.arrival, early.service, strict=True)
+    ]
     ours = [(int(a), float(s), slots[int(fewer)]) for a, s in zip(arrival, needs, strict=True)]
     return float(np.mean(fifo([*ahead, *ours])[len(ahead) :]))
 

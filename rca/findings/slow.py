@@ -48,9 +48,9 @@ def compare(case: Case, cohort: Cohort) -> None:
         n_tested=pl.lit(len(rows)),
     )  # fmt: skip
     told = told.with_columns(apart=(pl.col("share_slow") - pl.col("share_other")).abs())
-    told = told.sort(
-        ["apart", "attribute", "value"], descending=[True, False, False]
-    ).head(_KEPT)
+    told = told.sort(["apart", "attribute", "value"], descending=[True, False, False]).head(
+        _KEPT
+    )
     case.insert("slow_attribute", _with_words(case, told))
 
 

@@ -64,7 +64,11 @@ CREATE TABLE cohort_request (
     -- Pod or instance of the engine; NULL when not recorded.
     replica VARCHAR,
     -- Service of the root span, '' when unknown.
-    service VARCHAR NOT NULL
+    service VARCHAR NOT NULL,
+    -- Requests running when it arrived: as metrics showed last before, within a minute, else as many as were traced.
+    batch DOUBLE,
+    -- Arrivals a second over the ten seconds around its own.
+    rate_per_s DOUBLE
 );
 
 -- Slow requests against the rest: every attribute of their spans, called service, operation and
