@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from rca.case import Case
 from rca.errors import CaseError
+from rca.findings import records
 
 T = TypeVar("T")
 
@@ -210,6 +211,7 @@ class Answer:
     changes: dict[str, Change]
     jurors: list[Juror]
     provenance: dict[str, str]
+    findings: records.Findings
     recorded_until_ns: int | None = None
 
     @property
@@ -267,6 +269,7 @@ def read(case: Case) -> Answer:
         changes={c.id: c for c in _changes(case)},
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
+        findings=records.read(case),
         recorded_until_ns=case.scalar(
             "SELECT max(last_ns + shift_ns) FROM source "
             "WHERE part = 'incident' AND kind IN ('metrics', 'trace')"

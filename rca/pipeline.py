@@ -135,6 +135,7 @@ def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> 
     """Rank and judge an existing case again, on the evidence that it holds."""
     case = DiagnosedCase.open(path)
     hypotheses.rank(case, causes)
+    findings.conclude(case)
     gaps.look(case)
     _judge(case, judge)
     fixes.propose(case, causes)
@@ -194,6 +195,7 @@ def diagnose(
     findings.gather(case)
     step("hypotheses")
     hypotheses.rank(case, options.causes)
+    findings.conclude(case)
     gaps.look(case)
     lint.check(case)
     step("verdict")

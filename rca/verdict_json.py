@@ -8,6 +8,7 @@ from typing import Any
 
 from rca.answer import Answer, finite, read
 from rca.case import Case
+from rca.findings import records
 
 SCHEMA_VERSION = 1
 
@@ -37,6 +38,7 @@ def verdict(case: Case) -> dict[str, Any]:
         "fixes": [_fix(answer, i) for i in range(len(answer.fixes))],
         "trial": _trial(answer),
         "gaps": [vars(g) for g in answer.gaps],
+        **records.document(answer.findings),
         "provenance": {
             **answer.provenance,
             "judges": [_juror(answer, i) for i in range(len(answer.jurors))],

@@ -15,12 +15,12 @@ from markdown_it import MarkdownIt
 from rca.answer import Trial, read
 from rca.case import Case
 from rca.errors import CaseError
+from rca.objective import objective_ns
 from rca.postmortem.charts import Charts
 from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
-from rca.objective import objective_ns
 from rca.postmortem.markdown import write
 
 CASES = [

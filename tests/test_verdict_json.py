@@ -33,7 +33,7 @@ def test_shape_of_a_diagnosis() -> None:
     found = verdict(case_builder.diagnosed())
     assert list(found) == [
         "schema_version", "incident", "verdict", "hypotheses", "suspects", "attribution", "fixes",
-        "trial", "gaps", "provenance",
+        "trial", "gaps", "impact", "causal_graph", "findings", "provenance",
     ]  # fmt: skip
     assert found["schema_version"] == 1
     for section, keys in KEYS.items():

@@ -6,14 +6,12 @@ scores and confidence rest on the evidence.
 
 from __future__ import annotations
 
-import polars as pl
-
 from rca.case import Case
-from rca.findings import drivers, indicators, memory, parts, queueing, slow
-from rca.findings.cohort import query
+from rca.findings import causal, drivers, indicators, memory, parts, queueing, slow
 from rca.findings.cohort import gather as gather_cohort
+from rca.findings.cohort import query
 
-__all__ = ["gather"]
+__all__ = ["conclude", "gather"]
 
 _TABLES = (
     "blast_radius", "latency_by_context", "slo_heat_map", "invalidation_storm", "version_window",
@@ -34,6 +32,11 @@ def gather(case: Case) -> None:
     drivers.trace_back(case, replayed)
     memory.fit(case)
     indicators.measure(case, cohort, replayed)
+
+
+def conclude(case: Case) -> None:
+    """Write what rests on the hypotheses: causal_edge."""
+    causal.draw(case)
 
 
 def _fill(case: Case, table: str) -> None:

@@ -27,6 +27,8 @@ class Cohort:
     n_reference: int
     limit_ns: int | None
     limit_by: str | None
+    split_ns: int | None
+    split_by: str | None
     traced_share: float | None
     is_sampled: bool
 
@@ -51,14 +53,15 @@ def gather(case: Case) -> Cohort | None:
     reference = _reference(case, start - margin, bool(found))
     _write_requests(case, start, end, reference, start - margin)
     counts = dict(case.rows("SELECT side, count(*) FROM cohort_request GROUP BY side"))
-    limit_ns, limit_by = _limit(case, slo)
+    limits = _limits(case, slo)
+    limit_ns, limit_by = limits[0] if limits else (None, None)
     case.rows("UPDATE cohort_request SET is_slow = e2e_ns > ?", (limit_ns,))
     traced = case.scalar(
         "SELECT min(least(1.0, spans / requests)) FROM traced_share WHERE requests > 0"
     )
     cohort = Cohort(
         start, end, bool(found), reference, counts.get("window", 0), counts.get("reference", 0),
-        limit_ns, limit_by, traced, traced is not None and traced < SAMPLED_BELOW,
+        limit_ns, limit_by, *_split(case, limits), traced, traced is not None and traced < SAMPLED_BELOW,
     )  # fmt: skip
     case.insert("cohort", pl.DataFrame([vars(cohort)], infer_schema_length=None))
     return cohort
@@ -96,23 +99,29 @@ def _write_requests(
     )
 
 
-def _limit(case: Case, slo: str | None) -> tuple[int | None, str | None]:
+def _limits(case: Case, slo: str | None) -> list[tuple[int, str]]:
+    """Limits that say what is slow, whatever the window itself looks like; the best one first."""
+    usual = case.scalar(
+        "SELECT CAST(quantile_cont(e2e_ns, 0.99) AS BIGINT) FROM cohort_request WHERE side = 'reference'"
+    )
+    known = ((objective_ns(slo), "objective"), (usual, "healthy p99"))
+    return [(limit_ns, name) for limit_ns, name in known if limit_ns is not None]
+
+
+def _split(case: Case, limits: list[tuple[int, str]]) -> tuple[int | None, str | None]:
     """The first limit that leaves enough requests of the window on either side."""
-    quantile = (
-        "SELECT CAST(quantile_cont(e2e_ns, {}) AS BIGINT) FROM cohort_request WHERE side = '{}'"
+    own = case.scalar(
+        "SELECT CAST(quantile_cont(e2e_ns, 0.95) AS BIGINT) FROM cohort_request WHERE side = 'window'"
     )
-    limits = (
-        (objective_ns(slo), "objective"),
-        (case.scalar(quantile.format(0.99, "reference")), "healthy p99"),
-        (case.scalar(quantile.format(0.95, "window")), "p95 of the window"),
-    )
-    for limit_ns, name in limits:
+    for limit_ns, name in [*limits, (own, "p95 of the window")]:
         if limit_ns is None:
             continue
         slow, n = case.rows(
             "SELECT count(*) FILTER (e2e_ns > ?), count(*) FROM cohort_request WHERE side = 'window'",
             (limit_ns,),
         )[0]
-        if min(slow, n - slow) >= max(FEWEST, _FEWEST_SHARE * n):
+        if slow >= max(FEWEST, _FEWEST_SHARE * n - 1) and n - slow >= max(
+            FEWEST, _FEWEST_SHARE * n
+        ):
             return limit_ns, name
     return None, None

@@ -55,13 +55,13 @@ def _by_length(case: Case, parts: dict[str, float]) -> dict[str, float]:
     """Parts with prefill and decode split in lengths and rates where tokens are known."""
     found = dict(parts)
     for part, time, tokens, longer, slower in _PHASES:
-        sides = dict(
-            (side, (n, ns))
+        sides = {
+            side: (n, ns)
             for side, n, ns in case.rows(
                 f"SELECT side, avg({tokens}), sum({time}) / nullif(sum({tokens}), 0) "
                 f"FROM cohort_request WHERE {time} IS NOT NULL AND {tokens} > 0 GROUP BY side"
             )
-        )
+        }
         before, after = sides.get("reference"), sides.get("window")
         if part not in found or not before or not after or None in (*before, *after):
             continue

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -256,7 +255,7 @@ def _hit_rates(case: Case, cohort: Cohort) -> Iterator[Indicator]:
         before, after = rows.filter(outside), rows.filter(inside)
         if min(len(before), len(after)) < 4:
             continue
-        was, now = (float(r["num"].sum() / r["den"].sum()) for r in (before, after))
+        was, now = (float(r["num"].sum()) / float(r["den"].sum()) for r in (before, after))
         lowest = float(
             np.quantile(before["num"].to_numpy() / before["den"].to_numpy(), _BY_CHANCE)
         )

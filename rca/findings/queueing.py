@@ -31,6 +31,7 @@ _WAITS_NS = 5_000_000
 _FULL = 0.25
 """Mean queue against mean service from which on it is slots that requests wait for."""
 _ALL = (True, True, True)
+_SETTINGS: tuple[Setting, ...] = tuple(product((False, True), (False, True), (False, True)))
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,7 @@ def put_down(case: Case, cohort: Cohort) -> Replayed | None:
     if not window.is_full:
         return None
     slots = _slots(early, reference, window)
-    means = {
-        s: _replay(early, window, reference, slots, s) for s in product((False, True), repeat=3)
-    }
+    means = {s: _replay(early, window, reference, slots, s) for s in _SETTINGS}
     rows = [dict(zip(("demand", "service", "slots"), s, strict=True)) | {"queue_ns": ns}
             for s, ns in means.items()]  # fmt: skip
     case.insert("queue_replay", pl.DataFrame(rows))

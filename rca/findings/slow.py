@@ -31,9 +31,9 @@ _TOLD_FIRST = tuple(_PHRASES)
 def compare(case: Case, cohort: Cohort) -> None:
     """Write slow_attribute, what lies furthest apart first."""
     case.clear(["slow_attribute"])
-    if cohort.limit_ns is None:
+    if cohort.split_ns is None:
         return
-    found = case.sql(query("attribute_pair"), (MOST_VALUES,))
+    found = case.sql(query("attribute_pair"), (MOST_VALUES, cohort.split_ns))
     if found.is_empty():
         return
     rows = _distinct(found)
@@ -77,9 +77,12 @@ def _distinct(found: pl.DataFrame) -> pl.DataFrame:
 
 def _with_words(case: Case, rows: pl.DataFrame) -> pl.DataFrame:
     reference = _reference_shares(case)
+    recorded = {attribute for attribute, _ in reference}
     words: list[dict[str, Any]] = []
     for rank, row in enumerate(rows.to_dicts(), start=1):
-        share = reference.get((row["attribute"], row["value"])) if reference else None
+        share = reference.get((row["attribute"], row["value"]))
+        if share is None and row["attribute"] in recorded:
+            share = 0.0
         words.append(
             {"rank": rank, "share_reference": share, "statement": _statement(row, share)}
         )

@@ -20,6 +20,8 @@ from rca.postmortem.chronicle import (
 from rca.postmortem.experiment import Experiment, describe
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 from rca.postmortem.jury import jurors_of
+from rca.postmortem.section import Section
+from rca.postmortem.sections import tell as tell_sections
 
 _CONTRIBUTES = 0.1
 _NAMED = 0.01
@@ -48,6 +50,7 @@ class Story:
     experiment: Experiment
     actions: list[Said]
     jurors: list[Said]
+    sections: list[Section]
     notes: list[tuple[str, str, str, int]]
     sources: list[tuple[str, ...]]
 
@@ -79,6 +82,7 @@ def tell(case: Case) -> Story:
         experiment=describe(case, answer.trial),
         actions=_actions(answer),
         jurors=jurors_of(case, answer),
+        sections=tell_sections(case, answer),
         notes=case.rows(
             "SELECT coalesce(s.path, n.example, ''), n.level, n.message, n.count FROM ingest_note n "
             "LEFT JOIN source s ON s.id = n.source_id WHERE n.level <> 'info' ORDER BY ALL LIMIT 40"

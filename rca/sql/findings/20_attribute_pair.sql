@@ -1,11 +1,12 @@
 -- Attributes with values by request of the window: of its spans, of the services it calls, of the
 -- operations in it, of its lengths. $1: the most values that a label has; more are identifiers.
+-- $2: what takes longer is slow.
 WITH chosen AS (
     -- Of large windows some thousand requests, picked by a hash: the same ones every time.
     SELECT source_id, trace_id, row_number() OVER (ORDER BY hash(trace_id), source_id, trace_id) AS request,
-        is_slow, side, input_tokens, output_tokens, tenant, model, replica
+        e2e_ns > $2 AS is_slow, side, input_tokens, output_tokens, tenant, model, replica
     FROM cohort_request
-    WHERE side = 'window' AND is_slow IS NOT NULL
+    WHERE side = 'window'
     QUALIFY row_number() OVER (PARTITION BY side ORDER BY hash(trace_id), source_id, trace_id) <= 5000
 ),
 spans AS (

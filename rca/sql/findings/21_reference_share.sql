@@ -15,6 +15,12 @@ value AS (
     FROM span AS s
     SEMI JOIN reference AS r ON r.source_id = s.source_id AND r.trace_id = s.trace_id
     WHERE s.parent_id IS NOT NULL
+    UNION ALL
+    SELECT s.source_id, s.trace_id, 'calls', coalesce(s.attributes ->> '$."server.address"',
+        s.attributes ->> '$."peer.service"', s.attributes ->> '$."db.system"')
+    FROM span AS s
+    SEMI JOIN reference AS r ON r.source_id = s.source_id AND r.trace_id = s.trace_id
+    WHERE s.kind = 'client'
 )
 SELECT attribute, value,
     count(DISTINCT (source_id, trace_id)) / (SELECT count(*) FROM reference) AS share

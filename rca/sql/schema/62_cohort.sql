@@ -13,10 +13,14 @@ CREATE TABLE cohort (
     n_window BIGINT NOT NULL,
     -- Requests in the reference.
     n_reference BIGINT NOT NULL,
-    -- Requests that take longer are slow, ns; NULL when there are too few to tell slow from the rest.
+    -- Requests that take longer are slow, ns; NULL without an objective and a reference.
     limit_ns BIGINT,
-    -- 'objective' (as given), 'healthy p99' or 'p95 of the window': the first that leaves ten requests and a twentieth on each side; NULL without a limit.
+    -- 'objective' (as given), else 'healthy p99'; NULL without a limit.
     limit_by VARCHAR,
+    -- Slow requests are set against the rest by this, ns: the limit, or the window's 95th percentile where the limit leaves fewer than ten requests or a twentieth on a side; NULL when that does too.
+    split_ns BIGINT,
+    -- 'objective', 'healthy p99' or 'p95 of the window'; NULL without a split.
+    split_by VARCHAR,
     -- Smallest share of the requests that metrics counted which the traces have; NULL when no metric counts them.
     traced_share DOUBLE,
     -- Whether traces are a sample (less than nine of ten): shares among them are biased, their counts and high quantiles mean nothing.
@@ -71,7 +75,7 @@ CREATE TABLE cohort_request (
     rate_per_s DOUBLE
 );
 
--- Slow requests against the rest: every attribute of their spans, called service, operation and
+-- Slow requests against the rest (cohort.split_ns): every attribute of their spans, called service, operation and
 -- band of lengths, by its share among both. Attributes that name single requests, and numbers that
 -- are no labels, are left out; what marks the same requests is told once.
 CREATE TABLE slow_attribute (

@@ -1,0 +1,127 @@
+"""What GPU captures tell beyond the shares of busy time: idle causes, owners, changed kernels, waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rca.case import Case
+from rca.plain import duration, number, percent, printable
+from rca.postmortem.section import Section
+
+_ROWS = 12
+_IDLE = {
+    "no request": "no request in flight",
+    "sync, then host": "a thread waited for the GPU, then launched anew",
+    "launch": "launch latency, up to 8 µs a gap",
+    "queued": "launched, held back on the device",
+    "host": "the host had not launched yet",
+    "launch not recorded": "its launch is not in the capture",
+}
+
+
+def tell(case: Case) -> list[Section]:
+    """Sections about GPU captures; none without GPU work."""
+    if not case.scalar("SELECT EXISTS (SELECT 1 FROM gpu_op WHERE flaw IS NULL)"):
+        return [*_waits(case)]
+    return [*_idle(case), *_owners(case), *_ranges(case), *_kernels(case), *_waits(case)]
+
+
+def _idle(case: Case) -> Iterator[Section]:
+    found = case.rows(
+        "SELECT s.part, i.cause, CAST(sum(i.ns) AS BIGINT), sum(i.gaps), max(i.longest_ns), "
+        "sum(i.ns) / (SELECT sum(b.span_ns) FROM gpu_breakdown AS b JOIN source AS o ON o.id = b.source_id "
+        "WHERE o.part = s.part AND b.device IS NOT NULL) "
+        "FROM gpu_idle AS i JOIN source AS s ON s.id = i.source_id GROUP BY s.part, i.cause "
+        "ORDER BY s.part DESC, 3 DESC, 2"
+    )
+    rows = [
+        (part, _IDLE[cause], duration(ns), number(gaps), duration(longest), percent(share) if share else "")
+        for part, cause, ns, gaps, longest, share in found
+    ]  # fmt: skip
+    if rows:
+        yield Section(
+            "Why the GPUs were idle", ["On the union of each device's streams."],
+            ("Side", "Cause", "Idle", "Gaps", "Longest", "Of the span"), rows,
+            "SELECT * FROM gpu_idle",
+        )  # fmt: skip
+
+
+def _owners(case: Case) -> Iterator[Section]:
+    found = case.rows(
+        "SELECT coalesce(tenant, ''), coalesce(model, ''), count(*), CAST(sum(gpu_ns) AS BIGINT), "
+        "sum(gpu_ns) / nullif(sum(sum(gpu_ns)) OVER (), 0) FROM gpu_request AS r "
+        "JOIN source AS s ON s.id = r.source_id WHERE s.part = 'incident' "
+        "GROUP BY ALL ORDER BY 4 DESC, 1, 2 LIMIT ?",
+        (_ROWS,),
+    )
+    rows = [
+        (printable(tenant, 60), printable(model, 60), number(n), duration(ns), percent(share))
+        for tenant, model, n, ns, share in found
+    ]
+    if rows:
+        yield Section(
+            "Whose the GPU time was",
+            ["While several requests are served, the GPU's busy time is shared alike among them."],
+            ("Tenant", "Model", "Requests", "GPU time", "Share"), rows, "SELECT * FROM gpu_request",
+        )  # fmt: skip
+
+
+def _ranges(case: Case) -> Iterator[Section]:
+    found = case.rows(
+        "SELECT r.kind, r.name, sum(r.ops), CAST(sum(r.gpu_ns) AS BIGINT), CAST(sum(r.self_ns) AS BIGINT) "
+        "FROM gpu_range AS r JOIN source AS s ON s.id = r.source_id WHERE s.part = 'incident' "
+        "GROUP BY r.kind, r.name ORDER BY 4 DESC, 2 LIMIT ?",
+        (_ROWS,),
+    )
+    rows = [
+        (printable(name, 100), kind, number(ops), duration(gpu), duration(own))
+        for kind, name, ops, gpu, own in found
+    ]
+    if rows:
+        yield Section(
+            "GPU time by range", [], ("Range", "Kind", "Operations", "GPU time", "Not in a range inside"),
+            rows, "SELECT * FROM gpu_range ORDER BY gpu_ns DESC",
+        )  # fmt: skip
+
+
+def _kernels(case: Case) -> Iterator[Section]:
+    counts = case.rows(
+        "SELECT change, count(*) FROM kernel_change GROUP BY change ORDER BY change"
+    )
+    found = case.rows(
+        "SELECT change, name, n_baseline, n_incident, count_ratio, time_ratio, share_baseline, share_incident "
+        "FROM kernel_change WHERE change <> 'same' "
+        "ORDER BY abs(share_incident - share_baseline) DESC, name LIMIT ?",
+        (_ROWS,),
+    )
+    rows = [
+        (change, printable(name, 100), f"{number(before)} → {number(after)}",
+         f"×{number(count)}" if count else "", f"×{number(time)}" if time else "",
+         f"{percent(old)} → {percent(new)}")
+        for change, name, before, after, count, time, old, new in found
+    ]  # fmt: skip
+    if counts:
+        told = ", ".join(f"{n} {change}" for change, n in counts)
+        yield Section(
+            "Kernels against the baseline", [f"By what changed: {told}."],
+            ("Change", "Kernel", "Runs", "Count against the rest", "Time at the same shape", "Share of kernel time"),
+            rows, "SELECT * FROM kernel_change",
+        )  # fmt: skip
+
+
+def _waits(case: Case) -> Iterator[Section]:
+    found = case.rows(
+        "SELECT w.op, w.call, sum(w.count), CAST(sum(w.total_ns) AS BIGINT) FROM implicit_sync AS w "
+        "JOIN source AS s ON s.id = w.source_id WHERE s.part = 'incident' "
+        "GROUP BY w.op, w.call ORDER BY 4 DESC, 1, 2 LIMIT ?",
+        (_ROWS,),
+    )
+    rows = [
+        (printable(op, 80), printable(call, 60), number(count), duration(total))
+        for op, call, count, total in found
+    ]
+    if rows:
+        yield Section(
+            "Operators that wait for the GPU without saying so", [],
+            ("Operator", "Call", "Times", "Waited"), rows, "SELECT * FROM implicit_sync",
+        )  # fmt: skip
