@@ -180,6 +180,8 @@ def _span_labels(case: Case) -> Iterator[Gap]:
             ("service.version", "service.version=VERSION", 2),
             ("deployment.environment.name", "deployment.environment.name=ENV", 3),
         )
+        # One environment needs no name: it is missed where others have it.
+        if column == 2 or any(r[column] < r[1] for r in rows)
     ]
     unnamed = [r for r in rows if not r[0]]
     lacking += (

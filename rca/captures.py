@@ -15,10 +15,15 @@ JOIN source AS s ON s.id = b.source_id
 WHERE b.device IS NOT NULL AND b.span_ns > 0 AND s.part = 'incident'
 ORDER BY b.source_id, b.device
 """
-_BOUND_SQL = """
-SELECT bound, share FROM gpu_bound
-WHERE source_id = ? AND device = ? AND bound NOT IN ('compute', 'comm', 'copy') AND share > 0.01
-ORDER BY share DESC, bound
+_IDLE_SQL = """
+SELECT cause, share FROM gpu_idle
+WHERE source_id = ? AND device = ? AND share > 0.01
+ORDER BY share DESC, cause
+"""
+_COPIES_SQL = """
+SELECT copy_kind, share FROM gpu_copy
+WHERE source_id = ? AND device = ? AND share > 0.01
+ORDER BY share DESC, copy_kind
 """
 _NAMES_SQL = """
 SELECT name, sum(count), sum(total_ns)
@@ -26,9 +31,18 @@ FROM {view} JOIN source AS s ON s.id = source_id
 WHERE s.part = 'incident' GROUP BY name ORDER BY 3 DESC, 1 LIMIT ?
 """
 _IDLE = {
-    "sync": "waiting in a synchronising call",
-    "launch": "a launch on its way",
-    "idle": "nothing launched",
+    "no request": "no request in flight",
+    "sync, then host": "a wait for the GPU, then the host",
+    "launch": "launch latency",
+    "queued": "held back on the device",
+    "host": "nothing launched",
+    "launch not recorded": "its launch is not in the capture",
+}
+_COPIES = {
+    "HtoD": "host to device",
+    "DtoH": "device to host",
+    "DtoD": "on the device",
+    "PtoP": "between devices",
 }
 
 
@@ -58,10 +72,14 @@ def _device(case: Case, row: tuple[int, ...], n_sources: int) -> str:
             f"communication {percent(comm / span)} ({percent(overlap / span)} under compute)"
         )
     if mem:
-        parts.append(f"copies {percent(mem / span)}")
+        ways = ", ".join(
+            f"{_COPIES.get(kind, printable(kind, 20))} {percent(share)}"
+            for kind, share in case.rows(_COPIES_SQL, [source, device])
+        )
+        parts.append(f"copies {percent(mem / span)}{f' ({ways})' if ways else ''}")
     idle = [
-        f"{_IDLE.get(bound, bound)} {percent(share)}"
-        for bound, share in case.rows(_BOUND_SQL, [source, device])
+        f"{_IDLE.get(cause, cause)} {percent(share)}"
+        for cause, share in case.rows(_IDLE_SQL, [source, device])
     ]
     where = f"{printable(path, 60)} " if n_sources > 1 else ""
     text = f"{where}device {device}: busy {percent(busy / span)} of {duration(span)} in {kernels:,} kernels"

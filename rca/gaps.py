@@ -8,6 +8,7 @@ import polars as pl
 
 from rca import blind_spots
 from rca.case import Case
+from rca.findings import spots
 
 _RECORD = {
     "torch_profiler": (
@@ -36,7 +37,8 @@ def look(case: Case) -> None:
     What would have decided something comes first.
     """
     case.clear(["gap"])
-    found: list[dict[str, str | None]] = [spot._asdict() for spot in blind_spots.find(case)]
+    seen = [*blind_spots.find(case), *spots.find(case)]
+    found: list[dict[str, str | None]] = [spot._asdict() for spot in seen]
     rows = _absent_kinds(case) + _no_reference(case) + found + _unread(case)
     rows.sort(key=lambda row: row["would_decide"] is None)
     if rows:

@@ -93,7 +93,7 @@ def test_lone_gpu_capture_says_what_the_gpu_did() -> None:
         "device 0: busy 80 % of 1 ms in 4 kernels: compute 60 %, communication 30 % (10 % under compute)"
         in text
     )
-    assert "idle: nothing launched 20 %" in text
+    assert "idle: its launch is not in the capture 20 %" in text
     assert "KERNELS    gemm  2 times, 500 µs together" in text
 
 
