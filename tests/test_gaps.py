@@ -9,6 +9,7 @@ import pytest
 from telemetry_builder import add_series, add_source, add_span, at
 
 from rca.case import Case
+from rca.findings import gather
 from rca.gaps import look
 from rca.roles import assign
 
@@ -148,6 +149,43 @@ def test_labels_that_spans_lack(case: Case) -> None:
     assert gaps(case) == {
         "span_labels": "spans of gateway carry no deployment.environment.name"
     }
+
+
+def test_one_environment_needs_no_name(case: Case) -> None:
+    trace = add_source(case, "trace")
+    add_span(case, trace, "t", "gateway", "GET", 0, resource__service__version="1")
+    assert gaps(case) == {}
+
+
+def test_requests_without_tenant_and_length(case: Case) -> None:
+    trace = add_source(case, "trace", last_ns=at(100))
+    add_requests(case, trace)
+    gather(case)
+    assert gaps(case)["request_attributes"] == "requests carry no tenant and no prompt length"
+
+
+def test_memory_that_grows_with_nobody_looking(case: Case) -> None:
+    metrics = add_source(case, "metrics", last_ns=at(600))
+    labels = {"pod": "llm-engine-0"}
+    name = "container_memory_working_set_bytes"
+    add_series(case, metrics, name, labels, [(t, 1e9 + 1e6 * t) for t in range(0, 600, 15)])
+    assign(case)
+    gather(case)
+    found = gaps(case)
+    assert found["no_memory_total"].startswith("memory in use is recorded for host")
+    assert "no_allocator" in found
+    add_series(case, metrics, "container_spec_memory_limit_bytes", labels, every(600))
+    assign(case)
+    gather(case)
+    assert "no_memory_total" not in gaps(case)
+
+
+def test_a_capture_while_no_request_was_traced(case: Case) -> None:
+    add_requests(case, add_source(case, "trace", last_ns=at(100)))
+    profile = add_source(case, "torch_profiler", first_ns=at(500), last_ns=at(501))
+    row = {"id": 0, "kind": "kernel", "name": "gemm", "start_ns": at(500), "dur_ns": 10}
+    case.insert("gpu_op", pl.DataFrame([row]), source_id=profile)
+    assert "capture_without_requests" in gaps(case)
 
 
 def test_series_that_name_no_service(case: Case) -> None:
