@@ -354,3 +354,24 @@ def test_names_in_the_graph_are_no_markup(case: Case) -> None:
             json.loads(json.dumps(document(found)))["causal_graph"]["edges"][0]["effect"]
             == "cause:kv_pool_too_small"
         )
+
+
+def test_a_p99_needs_a_thousand_requests(case: Case) -> None:
+    trace = add_source(case, "trace", last_ns=at(2000))
+    rows = [
+        {"source_id": trace, "trace_id": f"t{i}", "span_id": "s", "parent_id": None, "service": "g", "name": "POST",
+         "kind": "server", "start_ns": at(i) - i * 1_000_000, "dur_ns": i * 1_000_000, "status": "ok", "attributes": "{}"}
+        for i in range(1, 1201)
+    ]  # fmt: skip
+    case.insert("span", pl.DataFrame(rows))
+    found = case.sql(
+        "SELECT * FROM golden_signals WHERE requests IS NOT NULL ORDER BY ts_ns"
+    ).to_dicts()
+    assert found[0]["p99_ns"] is None
+    last = found[-1]
+    assert (last["p99_low_ns"], last["p99_ns"], last["p99_high_ns"]) == (
+        1_184_000_000,
+        1_190_000_000,
+        1_197_000_000,
+    )
+    assert last["p99_since_ns"] == at(201)
