@@ -16,15 +16,17 @@ WHERE b.device IS NOT NULL AND b.span_ns > 0 AND s.part = 'incident'
 ORDER BY b.source_id, b.device
 """
 _IDLE_SQL = """
-SELECT cause, share FROM gpu_idle
-WHERE source_id = ? AND device = ? AND share > 0.01
+SELECT source_id, device, cause, share FROM gpu_idle
+WHERE share > 0.01
 ORDER BY share DESC, cause
 """
 _COPIES_SQL = """
-SELECT copy_kind, share FROM gpu_copy
-WHERE source_id = ? AND device = ? AND share > 0.01
+SELECT source_id, device, copy_kind, share FROM gpu_copy
+WHERE share > 0.01
 ORDER BY share DESC, copy_kind
 """
+Shares = dict[tuple[int, int], list[tuple[str, float]]]
+"""By source and device: what, and its share of the device's span."""
 _NAMES_SQL = """
 SELECT name, sum(count), sum(total_ns)
 FROM {view} JOIN source AS s ON s.id = source_id
@@ -49,8 +51,9 @@ _COPIES = {
 def told(case: Case) -> list[tuple[str, str]]:
     """Pairs of a kind ('GPU', 'KERNELS', 'CALLS') and a line, in a fixed order."""
     devices = case.rows(_DEVICE_SQL)
+    idle, copies = (_shares(case, sql) if devices else {} for sql in (_IDLE_SQL, _COPIES_SQL))
     lines = [
-        ("GPU", _device(case, row, n_sources=len({d[0] for d in devices})))
+        ("GPU", _device(row, idle, copies, n_sources=len({d[0] for d in devices})))
         for row in devices[:_DEVICES]
     ]
     if len(devices) > _DEVICES:
@@ -64,7 +67,14 @@ def told(case: Case) -> list[tuple[str, str]]:
     return lines
 
 
-def _device(case: Case, row: tuple[int, ...], n_sources: int) -> str:
+def _shares(case: Case, sql: str) -> Shares:
+    found: Shares = {}
+    for source, device, what, share in case.rows(sql):
+        found.setdefault((source, device), []).append((what, share))
+    return found
+
+
+def _device(row: tuple[int, ...], idle_of: Shares, copies_of: Shares, n_sources: int) -> str:
     source, device, span, busy, compute, comm, overlap, mem, kernels, path = row
     parts = [f"compute {percent(compute / span)}"]
     if comm:
@@ -74,12 +84,12 @@ def _device(case: Case, row: tuple[int, ...], n_sources: int) -> str:
     if mem:
         ways = ", ".join(
             f"{_COPIES.get(kind, printable(kind, 20))} {percent(share)}"
-            for kind, share in case.rows(_COPIES_SQL, [source, device])
+            for kind, share in copies_of.get((source, device), ())
         )
         parts.append(f"copies {percent(mem / span)}{f' ({ways})' if ways else ''}")
     idle = [
         f"{_IDLE.get(cause, cause)} {percent(share)}"
-        for cause, share in case.rows(_IDLE_SQL, [source, device])
+        for cause, share in idle_of.get((source, device), ())
     ]
     where = f"{printable(path, 60)} " if n_sources > 1 else ""
     text = f"{where}device {device}: busy {percent(busy / span)} of {duration(span)} in {kernels:,} kernels"

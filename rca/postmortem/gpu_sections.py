@@ -9,6 +9,8 @@ from rca.plain import duration, number, percent, printable
 from rca.postmortem.section import Section
 
 _ROWS = 12
+_MOST_CALLS = 300_000
+"""Calls of a case beyond which ranges and waits are left to a query: each call is sought in all ranges."""
 _IDLE = {
     "no request": "no request in flight",
     "sync, then host": "a thread waited for the GPU, then launched anew",
@@ -22,8 +24,10 @@ _IDLE = {
 def tell(case: Case) -> list[Section]:
     """Sections about GPU captures; none without GPU work."""
     if not case.scalar("SELECT EXISTS (SELECT 1 FROM gpu_op WHERE flaw IS NULL)"):
-        return [*_waits(case)]
-    return [*_idle(case), *_owners(case), *_ranges(case), *_kernels(case), *_waits(case)]
+        return []
+    calls = case.scalar("SELECT count(*) FROM cpu_op WHERE kind IN ('runtime', 'driver')")
+    inside = [*_ranges(case), *_waits(case)] if calls <= _MOST_CALLS else []
+    return [*_idle(case), *_owners(case), *_kernels(case), *inside]
 
 
 def _idle(case: Case) -> Iterator[Section]:
