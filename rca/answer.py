@@ -155,6 +155,12 @@ class Fix:
     reversible: bool
     time_to_effect: str
     gate: str
+    explained_share: float | None
+    trial: str | None
+    approver: str | None
+    revert_when: str | None
+    strict: str | None
+    confidence: float | None
 
 
 @dataclass(frozen=True)

@@ -182,7 +182,7 @@ def _keep_config(sink: CaseSink, file: BundleFile, known: Format) -> None:
     if known.kind != "config" or file.path.stat().st_size > _MAX_CONFIG_BYTES:
         return
     try:
-        text = file.path.read_text(encoding="utf-8")
+        text = file.path.read_bytes().decode("utf-8")  # line ends stay: a patch must fit them
     except UnicodeDecodeError:
         return
     row = {"path": _path_in_bundle(file.name), "text": text}

@@ -185,7 +185,19 @@ CREATE TABLE fix (
     -- Content of `file`; NULL when there is none.
     content VARCHAR,
     -- Content of `undo`; NULL when there is none.
-    undo_content VARCHAR
+    undo_content VARCHAR,
+    -- Share of this incident's added latency that the cause accounts for, 0 to 1; NULL when it could not be attributed.
+    explained_share DOUBLE,
+    -- What the experiment saw, said of the model and device it ran on; NULL for what changes nothing.
+    trial VARCHAR,
+    -- Who should agree before a person carries it out; NULL when not said.
+    approver VARCHAR,
+    -- When to take it back; NULL for what changes nothing.
+    revert_when VARCHAR,
+    -- What the narrower rule for rollbacks (code that regressed only) says; NULL for other kinds.
+    strict VARCHAR,
+    -- Probability that its gate was held against, 0 to 1: for a rollback that the change is to blame, for a circuit breaker that of the cause; NULL where there is no gate.
+    confidence DOUBLE
 );
 
 -- The experiment on the verdict. At most one row.
