@@ -212,6 +212,9 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
         "title": str(bundle.settings.get("title", "")),
         "service": str(bundle.settings.get("service", "")),
     }
+    links = bundle.settings.get("links", {})
+    if isinstance(links, dict):
+        facts |= {f"link.{name}": str(url) for name, url in links.items()}
     rows = [{"key": k, "value": v} for k, v in facts.items() if v]
     case.insert("provenance", pl.DataFrame(rows))
 

@@ -20,6 +20,7 @@ from rca.postmortem.chronicle import (
 from rca.postmortem.experiment import Experiment, describe
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 from rca.postmortem.jury import jurors_of
+from rca.postmortem.links import Link, links_of
 
 _CONTRIBUTES = 0.1
 _NAMED = 0.01
@@ -50,6 +51,7 @@ class Story:
     jurors: list[Said]
     notes: list[tuple[str, str, str, int]]
     sources: list[tuple[str, ...]]
+    links: list[Link]
 
 
 def tell(case: Case) -> Story:
@@ -87,6 +89,7 @@ def tell(case: Case) -> Story:
             "SELECT part, kind, format, path, status, coalesce(note, ''), shift_ns, sha256 "
             "FROM source ORDER BY id"
         ),
+        links=links_of(answer),
     )
 
 
