@@ -14,6 +14,7 @@ from rca.postmortem.charts.draw import specification, svg
 from rca.postmortem.charts.effects import effects, trial_effects
 from rca.postmortem.charts.groups import cluster_map
 from rca.postmortem.charts.kernels import gpu_streams, kernel_difference
+from rca.postmortem.charts.loads import context_curve, slo_heat_map
 from rca.postmortem.charts.parts import attribution
 from rca.postmortem.charts.spread import distributions
 from rca.postmortem.charts.style import config
@@ -72,6 +73,10 @@ _PLANS = (
           kernel_difference),
     _Plan("streams", "GPU streams", "How busy each stream was over the time of its capture.",
           gpu_streams),
+    _Plan("slo", "Where the objective held", "By load, over requests of both sides; a cell without a number has fewer than ten.",
+          slo_heat_map),
+    _Plan("context", "By prompt length", "Median time to the first token; dashed: healthy.",
+          context_curve),
     _Plan("trial", "The experiment", "Figures of the model, not of production, with 95 % intervals over pairs of runs.",
           lambda data, width: trial_effects(data.answer, width)),
 )  # fmt: skip
@@ -110,6 +115,10 @@ class Charts:
     def streams(self) -> Any:
         """How busy the GPU streams of each capture were."""
         return _coloured(gpu_streams(self._data))
+
+    def objective(self) -> Any:
+        """Where the objective held, by batch size and arrival rate."""
+        return _coloured(slo_heat_map(self._data))
 
     def trial(self) -> Any:
         """What each set-up of the experiment did."""
