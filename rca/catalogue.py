@@ -212,7 +212,10 @@ def _check(cause: Cause, name: str) -> None:
     for role in {*cause.expected, *cause.neutral, *cause.requires}:
         if role not in known:
             raise CauseError(
-                f"unknown role {role!r}", path=name, place="signature", hint="see docs/roles.md"
+                f"unknown role {role!r}",
+                path=name,
+                place="signature",
+                hint="rca/roles.toml lists them",
             )
     if not cause.requires & {r for r, (sign, _) in cause.expected.items() if sign}:
         raise CauseError("requires names no role of signature.up or signature.down", path=name)
