@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -188,6 +188,25 @@ class Gap:
 
 
 @dataclass(frozen=True)
+class GuardRule:
+    """One row of the table `guard_rule`: an alerting rule and how it did on the recordings."""
+
+    alert: str
+    role: str
+    service: str
+    expr: str
+    side: str
+    threshold: float
+    for_s: float
+    action: str
+    fires_ns: int | None
+    lead_s: float | None
+    against: str
+    reference_firings: int
+    reference_s: float
+
+
+@dataclass(frozen=True)
 class Change:
     """One row of the table `change`, its time on the common clock."""
 
@@ -216,6 +235,7 @@ class Answer:
     changes: dict[str, Change]
     jurors: list[Juror]
     provenance: dict[str, str]
+    guard_rules: list[GuardRule] = field(default_factory=list)
     recorded_until_ns: int | None = None
 
     @property
@@ -273,6 +293,7 @@ def read(case: Case) -> Answer:
         changes={c.id: c for c in _changes(case)},
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
+        guard_rules=_records(case, GuardRule, "guard_rule", "ORDER BY id"),
         recorded_until_ns=case.scalar(
             "SELECT max(last_ns + shift_ns) FROM source "
             "WHERE part = 'incident' AND kind IN ('metrics', 'trace')"

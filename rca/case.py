@@ -29,7 +29,7 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
 _RESULTS = frozenset(
     {
         "incident_window", "evidence", "pattern", "hypothesis", "suspect", "attribution", "verdict",
-        "fix", "trial", "trial_arm", "gap", "provenance",
+        "fix", "trial", "trial_arm", "gap", "provenance", "guard_rule", "guard_file",
     }
 )  # fmt: skip
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}

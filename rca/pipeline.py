@@ -19,6 +19,7 @@ from rca import (
     evidence,
     fixes,
     gaps,
+    guardrails,
     hypotheses,
     lint,
     patterns,
@@ -137,6 +138,7 @@ def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> 
     gaps.look(case)
     _judge(case, judge)
     fixes.propose(case, causes)
+    guardrails.propose(case, causes)
     return case
 
 
@@ -200,6 +202,7 @@ def diagnose(
     trial.run(case, options.trial_budget_s)
     step("fixes")
     fixes.propose(case, options.causes)
+    guardrails.propose(case, options.causes)
 
 
 def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
@@ -227,7 +230,7 @@ def write(case: Case, out: Path) -> list[Path]:
     from rca.verdict_json import verdict
 
     out.mkdir(parents=True, exist_ok=True)
-    written = fixes.write_files(case, out)
+    written = fixes.write_files(case, out) + guardrails.write_files(case, out)
     written += postmortem.write(case, out)
     path = out / "verdict.json"
     path.write_text(

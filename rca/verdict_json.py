@@ -36,6 +36,7 @@ def verdict(case: Case) -> dict[str, Any]:
         ],
         "fixes": [_fix(answer, i) for i in range(len(answer.fixes))],
         "trial": _trial(answer),
+        "guard_rails": [vars(g) for g in answer.guard_rules],
         "gaps": [vars(g) for g in answer.gaps],
         "provenance": {
             **answer.provenance,

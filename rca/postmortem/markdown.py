@@ -54,6 +54,7 @@ def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
             window=wording.window(answer.window),
             could_move=wording.missing(answer.leading),
+            guard_rail=wording.guard_rail,
             runs_sql=RUNS_SQL,
         )
     )

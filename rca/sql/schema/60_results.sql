@@ -255,3 +255,43 @@ CREATE TABLE provenance (
     -- Value as text.
     value VARCHAR NOT NULL
 );
+
+-- Alerting rules for incidents of this kind, and how they would have done here.
+CREATE TABLE guard_rule (
+    -- Number, counted from 1.
+    id INTEGER NOT NULL,
+    -- Name of the alert.
+    alert VARCHAR NOT NULL,
+    -- Role that it watches.
+    role VARCHAR NOT NULL,
+    -- Service that it watches; '' when the metrics do not say.
+    service VARCHAR NOT NULL,
+    -- Expression in PromQL that is recorded and compared.
+    expr VARCHAR NOT NULL,
+    -- 'up' or 'down': on which side of the threshold it fires.
+    side VARCHAR NOT NULL,
+    -- Threshold in the unit of the expression.
+    threshold DOUBLE NOT NULL,
+    -- How long it must last, s.
+    for_s DOUBLE NOT NULL,
+    -- What a person does first.
+    action VARCHAR NOT NULL,
+    -- When it first fires in the incident, ns since the Unix epoch; NULL when it stays silent.
+    fires_ns BIGINT,
+    -- How much earlier that is than the alert that did fire, else than the start of the window, s; negative when later, NULL when silent.
+    lead_s DOUBLE,
+    -- What `lead_s` is counted from: 'alert' or 'onset'.
+    against VARCHAR NOT NULL,
+    -- Times it fires in the healthy reference.
+    reference_firings INTEGER NOT NULL,
+    -- Length of the healthy reference, s.
+    reference_s DOUBLE NOT NULL
+);
+
+-- Files that are written below DIR/fixes beside the proposals.
+CREATE TABLE guard_file (
+    -- Name of the file.
+    name VARCHAR NOT NULL,
+    -- Its content.
+    content VARCHAR NOT NULL
+);
