@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tomllib
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any, TypeVar
@@ -156,6 +156,12 @@ class Fix:
     reversible: bool
     time_to_effect: str
     gate: str
+    explained_share: float | None
+    trial: str | None
+    approver: str | None
+    revert_when: str | None
+    strict: str | None
+    confidence: float | None
 
 
 @dataclass(frozen=True)
@@ -180,6 +186,25 @@ class Gap:
     statement: str
     would_decide: str | None
     record: str | None
+
+
+@dataclass(frozen=True)
+class GuardRule:
+    """One row of the table `guard_rule`: an alerting rule and how it did on the recordings."""
+
+    alert: str
+    role: str
+    service: str
+    expr: str
+    side: str
+    threshold: float
+    for_s: float
+    action: str
+    fires_ns: int | None
+    lead_s: float | None
+    against: str
+    reference_firings: int
+    reference_s: float
 
 
 @dataclass(frozen=True)
@@ -212,6 +237,7 @@ class Answer:
     jurors: list[Juror]
     provenance: dict[str, str]
     findings: records.Findings
+    guard_rules: list[GuardRule] = field(default_factory=list)
     recorded_until_ns: int | None = None
 
     @property
@@ -270,6 +296,7 @@ def read(case: Case) -> Answer:
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
         findings=records.read(case),
+        guard_rules=_records(case, GuardRule, "guard_rule", "ORDER BY id"),
         recorded_until_ns=case.scalar(
             "SELECT max(last_ns + shift_ns) FROM source "
             "WHERE part = 'incident' AND kind IN ('metrics', 'trace')"

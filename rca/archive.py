@@ -11,13 +11,10 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from rca.errors import BundleError
-from rca.parsers.stream import compression, read_head
+from rca.parsers.stream import MAX_RATIO, MAX_UNPACKED, RATIO_FLOOR, compression, read_head
 
-DEFAULT_MAX_UNPACKED = 20 * 1024**3
+DEFAULT_MAX_UNPACKED = MAX_UNPACKED
 MAX_MEMBERS = 100_000
-MAX_RATIO = 1_000
-"""A member that grows more than this when unpacked is taken for a bomb (deflate's limit is 1,032)."""
-_RATIO_FLOOR = 64 * 1024**2
 _COPY_BYTES = 1024**2
 
 
@@ -81,7 +78,7 @@ class _Budget:
             while block := stream.read(_COPY_BYTES):
                 written += len(block)
                 self.left -= len(block)
-                grown = packed and written > _RATIO_FLOOR and written > packed * MAX_RATIO
+                grown = packed and written > RATIO_FLOOR and written > packed * MAX_RATIO
                 if self.left < 0 or grown:
                     shutil.rmtree(out.parent.parent, ignore_errors=True)
                     raise BundleError(

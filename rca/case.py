@@ -29,7 +29,8 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
 _RESULTS = frozenset(
     {
         "incident_window", "evidence", "pattern", "hypothesis", "suspect", "attribution", "verdict",
-        "fix", "trial", "trial_arm", "gap", "provenance", "cohort", "cohort_request",
+        "fix", "trial", "trial_arm", "gap", "provenance", "guard_rule", "guard_file",
+        "cohort", "cohort_request",
         "slow_attribute", "blast_radius", "latency_by_context", "slo_heat_map", "indicator",
         "request_part", "cohort_part", "queue_replay", "latency_driver",
         "memory_use", "invalidation_storm", "version_window", "call_depth", "causal_edge",
@@ -60,19 +61,27 @@ class Case:
 
     @classmethod
     def create(cls, path: Path | None = None) -> Self:
-        """A new case with empty tables, in memory when `path` is None; replaces what was there."""
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            for old in (path, path.with_name(path.name + ".wal")):
-                old.unlink(missing_ok=True)
-        case = cls(_connect(path, read_only=False), path)
-        for _, text in sql_files("schema"):
-            case._con.execute(text)
-        case._create_views()
-        case.insert(
-            "provenance", pl.DataFrame({"key": ["schema_version"], "value": [SCHEMA_VERSION]})
-        )
-        return case
+        """A new case with empty tables, in memory when `path` is None; replaces what was there.
+
+        The file appears with its tables in it: no moment leaves half a case.
+        """
+        new = path and path.with_name(path.name + ".new")
+        if new is not None:
+            new.parent.mkdir(parents=True, exist_ok=True)
+            _remove(new)
+        case = cls(_connect(new, read_only=False), new)
+        with case.transaction():
+            for folder in ("schema", "views"):
+                for _, text in sql_files(folder):
+                    case._con.execute(text)
+            version = {"key": ["schema_version"], "value": [SCHEMA_VERSION]}
+            case.insert("provenance", pl.DataFrame(version))
+        if path is None or new is None:
+            return case
+        case.close()
+        _remove(path)
+        new.replace(path)
+        return cls(_connect(path, read_only=False), path)
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
@@ -95,10 +104,6 @@ class Case:
                 hint="ingest the recordings again",
             )
         return case
-
-    def _create_views(self) -> None:
-        for _, text in sql_files("views"):
-            self._con.execute(text)
 
     def close(self) -> None:
         """Close the file; everything committed is on disk."""
@@ -251,6 +256,12 @@ def _name(name: str) -> str:
     if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
         raise QueryError(f"not a column or table name: {name!r}")
     return name
+
+
+def _remove(path: Path) -> None:
+    """Remove a case file and its log, where they are."""
+    for old in (path.with_name(path.name + ".wal"), path):
+        old.unlink(missing_ok=True)
 
 
 def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:

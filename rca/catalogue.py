@@ -25,7 +25,15 @@ _FUTURE_ROLES = frozenset({"numa_remote"})
 
 @dataclass(frozen=True)
 class Fix:
-    """A fix as the catalogue knows it; `setting` and `direction` are None where none is to be set."""
+    """A fix as the catalogue knows it; `setting` and `direction` are None where none is to be set.
+
+    Attributes:
+        value: What to set where no recording tells what it was before.
+        factor: The same as a factor of what is set now.
+        command: 'restart' for a fix that is a command and no setting.
+        approver: Who should agree, where it is not the usual person of the kind.
+        revert: When to take it back, beside the symptom.
+    """
 
     kind: str
     phase: str
@@ -35,6 +43,11 @@ class Fix:
     time_to_effect: str
     setting: str | None = None
     direction: str | None = None
+    value: str | None = None
+    factor: float | None = None
+    command: str | None = None
+    approver: str | None = None
+    revert: str | None = None
 
 
 @dataclass(frozen=True)
@@ -194,11 +207,15 @@ def _check(cause: Cause, name: str) -> None:
     for fix in cause.fixes:
         must(fix.kind, FIX_KINDS, "fix.kind")
         must(fix.phase, PHASES, "fix.phase")
+        must(fix.command or "restart", ("restart",), "fix.command")
     known = set(meanings()) | _FUTURE_ROLES
     for role in {*cause.expected, *cause.neutral, *cause.requires}:
         if role not in known:
             raise CauseError(
-                f"unknown role {role!r}", path=name, place="signature", hint="see docs/roles.md"
+                f"unknown role {role!r}",
+                path=name,
+                place="signature",
+                hint="rca/roles.toml lists them",
             )
     if not cause.requires & {r for r, (sign, _) in cause.expected.items() if sign}:
         raise CauseError("requires names no role of signature.up or signature.down", path=name)

@@ -1,4 +1,4 @@
-"""Settings inside configuration files: found, changed, and shown as a unified diff."""
+"""Settings in the text of a change, and unified diffs that `patch -p1` applies."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass
 
 _ASSIGNMENT = re.compile(
-    r"(?:--)?([A-Za-z][\w.-]*)\s*(?:=|:|\s)\s*(\"[^\"]*\"|'[^']*'|[^\s,;]+)"
+    r"(?:--)?([A-Za-z][\w.-]*)\s*(?:=|:|\s)\s*(\"[^\"]*\"|'[^']*'|(?!--)[^\s,;]+)"
 )
+_SWITCH = re.compile(r"--([A-Za-z][\w-]*)(?=\s+--|\s*$)")
 
 
 @dataclass(frozen=True)
@@ -26,43 +27,26 @@ def normalise(key: str) -> str:
 
 
 def settings_in(text: str | None) -> list[Setting]:
-    """Settings in a change's text, such as '--max-num-seqs 14' or 'lb_policy: least_request'."""
+    """Settings in a change's text, such as '--max-num-seqs 14' or 'lb_policy: least_request'.
+
+    A flag alone is 'true'.
+    """
     found = _ASSIGNMENT.findall(text or "")
+    found += [(name, "true") for name in _SWITCH.findall(text or "")]
     return [Setting(normalise(k), k, v.strip("\"'")) for k, v in found]
 
 
-def replaced(text: str, key: str, old: str | None, new: str) -> str | None:
-    """The text with the one place of `key` set to `new`, None when there is no such place.
-
-    Knows '--key=value', '--key value', '"--key", "value"', 'key: value' and 'KEY=value', and the
-    pair 'name: KEY' / 'value: ...' of Kubernetes' environment lists. With `old`, only a place that
-    holds it is changed.
-    """
-    name = re.escape(key).replace("_", "[-_]")
-    value = re.escape(old) if old is not None else r"[^\s\"',\]}]+"
-    shapes = (
-        rf"(?P<head>--{name}(?:=|\s+|[\"']?\s*,\s*[\"']?|[\"']?\n\s*-\s*[\"']?))(?P<value>{value})(?![\w.])",
-        rf"(?P<head>\bname:\s*[\"']?{name}[\"']?\s*\n\s*value:\s*[\"']?)(?P<value>{value})(?![\w.])",
-        rf"(?P<head>(?:^|[\s{{,-]){name}[\"']?\s*[:=]\s*[\"']?)(?P<value>{value})(?![\w.])",
-    )
-    for shape in shapes:
-        places = list(re.finditer(shape, text, re.IGNORECASE | re.MULTILINE))
-        if len(places) == 1:
-            at = places[0]
-            return text[: at.start("value")] + new + text[at.end("value") :]
-    return None
-
-
 def diff(path: str, before: str, after: str) -> str:
-    """A unified diff that `patch -p1` applies."""
-    lines = difflib.unified_diff(
-        before.splitlines(keepends=True),
-        after.splitlines(keepends=True),
-        f"a/{path}",
-        f"b/{path}",
-    )
+    """A unified diff that `patch -p1` applies; line ends are kept as they are."""
+    lines = difflib.unified_diff(_lines(before), _lines(after), f"a/{path}", f"b/{path}")
     ended = (x if x.endswith("\n") else x + "\n\\ No newline at end of file\n" for x in lines)
     return "".join(ended)
+
+
+def _lines(text: str) -> list[str]:
+    """Lines as `patch` counts them: by line feeds alone."""
+    parts = text.split("\n")
+    return [f"{p}\n" for p in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
 
 def safe_path(path: str) -> bool:

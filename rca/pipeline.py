@@ -20,6 +20,7 @@ from rca import (
     findings,
     fixes,
     gaps,
+    guardrails,
     hypotheses,
     lint,
     patterns,
@@ -139,6 +140,7 @@ def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> 
     gaps.look(case)
     _judge(case, judge)
     fixes.propose(case, causes)
+    guardrails.propose(case, causes)
     return case
 
 
@@ -204,6 +206,7 @@ def diagnose(
     trial.run(case, options.trial_budget_s)
     step("fixes")
     fixes.propose(case, options.causes)
+    guardrails.propose(case, options.causes)
 
 
 def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
@@ -216,6 +219,9 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
         "title": str(bundle.settings.get("title", "")),
         "service": str(bundle.settings.get("service", "")),
     }
+    links = bundle.settings.get("links", {})
+    if isinstance(links, dict):
+        facts |= {f"link.{name}": str(url) for name, url in links.items()}
     rows = [{"key": k, "value": v} for k, v in facts.items() if v]
     case.insert("provenance", pl.DataFrame(rows))
 
@@ -228,7 +234,7 @@ def write(case: Case, out: Path) -> list[Path]:
     from rca.verdict_json import verdict
 
     out.mkdir(parents=True, exist_ok=True)
-    written = fixes.write_files(case, out)
+    written = fixes.write_files(case, out) + guardrails.write_files(case, out)
     written += postmortem.write(case, out)
     path = out / "verdict.json"
     path.write_text(

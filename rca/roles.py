@@ -80,6 +80,14 @@ def metric_names() -> dict[str, frozenset[str]]:
     }
 
 
+def sources(role: str, name: str, how: str) -> dict[str, str]:
+    """What the labels of a series must match to carry a role: label → regular expression."""
+    for rule in _rules().get(normalise(name), ()):
+        if rule.role.id == role and rule.how == how:
+            return {label: form.pattern for label, form in rule.where.items()}
+    return {}
+
+
 @cache
 def _rules() -> dict[str, list[_Rule]]:
     """Rules by the normalised name of the series they read."""

@@ -37,6 +37,7 @@ def verdict(case: Case) -> dict[str, Any]:
         ],
         "fixes": [_fix(answer, i) for i in range(len(answer.fixes))],
         "trial": _trial(answer),
+        "guard_rails": [vars(g) for g in answer.guard_rules],
         "gaps": [vars(g) for g in answer.gaps],
         **records.document(answer.findings),
         "provenance": {
@@ -81,7 +82,10 @@ def _fix(answer: Answer, index: int) -> dict[str, Any]:
     row = dict(vars(answer.fixes[index]))
     row["change"] = row.pop("change_id")
     keys = ("kind", "phase", "target", "change", "action", "file", "undo")
-    return {key: row[key] for key in (*keys, "risk", "reversible", "time_to_effect", "gate")}
+    more = ("explained_share", "trial", "approver", "revert_when", "strict", "confidence")
+    return {
+        key: row[key] for key in (*keys, "risk", "reversible", "time_to_effect", "gate", *more)
+    }
 
 
 def _trial(answer: Answer) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import Any
 
-from rca.answer import Answer, Evidence, Fix, Hypothesis, Juror, Window
+from rca.answer import Answer, Evidence, Fix, GuardRule, Hypothesis, Juror, Window
 from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
 
 HEADLINES = {
@@ -180,3 +180,21 @@ def proposal(fix: Fix) -> str:
     kept = "reversible" if fix.reversible else "NOT reversible"
     gate = printable(fix.gate, 240)
     return f"{fix.kind} of {printable(fix.target, 80)} · {gate} · {printable(fix.time_to_effect, 60)}, {kept}"
+
+
+def guard_rail(rule: GuardRule) -> str:
+    """What a rule watches, how early it fires here, and how often on the healthy side."""
+    name = printable(f"{rule.service} {rule.role}".strip(), 80).replace("_", " ")
+    side = "above" if rule.side == "up" else "below"
+    head = f"{printable(rule.alert, 80)}: {name} {side} {number(rule.threshold)} for {duration(rule.for_s * 1e9)}"
+    what = "the alert that fired" if rule.against == "alert" else "the start of the window"
+    if rule.lead_s is None:
+        fired = "silent in this incident"
+    else:
+        when = "before" if rule.lead_s >= 0 else "after"
+        fired = f"fires {duration(abs(rule.lead_s) * 1e9)} {when} {what}"
+    # With no event in t, up to 3 / t a unit of time cannot be excluded (95 %).
+    day = 86_400 / rule.reference_s if rule.reference_s else None
+    most = f" (a rate of up to {number(3 * day)} a day is not excluded)" if day else ""
+    healthy = f"{rule.reference_firings} times in {duration(rule.reference_s * 1e9)} of the healthy side"
+    return f"{head}; {fired}; {healthy}{most if not rule.reference_firings else ''}"

@@ -16,7 +16,6 @@ from rca.answer import Trial, read
 from rca.case import Case
 from rca.errors import CaseError
 from rca.objective import objective_ns
-from rca.postmortem.charts import Charts
 from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
@@ -158,22 +157,6 @@ class Tags(HTMLParser):
         self.seen.append((tag, dict(attrs)))
 
 
-@pytest.mark.parametrize("name", ["deployment/vllm", case_builder.HOSTILE])
-def test_report_loads_nothing_and_runs_nothing(name: str, tmp_path: Path) -> None:
-    text = write_html(case_builder.diagnosed(name=name), tmp_path).read_text(encoding="utf-8")
-    tags = Tags()
-    tags.feed(text)
-    names = {tag for tag, _ in tags.seen}
-    assert not names & {"script", "iframe", "object", "embed", "link", "img", "base", "form"}
-    for tag, attributes in tags.seen:
-        assert not [a for a in attributes if a.startswith("on") or a in {"src", "action"}], tag
-        assert str(attributes.get("href") or "#").startswith("#")
-        assert "url(http" not in str(attributes.get("style"))
-    assert "default-src 'none'" in text
-    assert "<svg" in text
-    assert "\x1b" not in text and "\u202e" not in text
-
-
 class Balance(HTMLParser):
     """Counts tags that are left open or closed out of order."""
 
@@ -238,29 +221,12 @@ def test_report_ids_are_unique_and_links_arrive(tmp_path: Path) -> None:
     assert set(re.findall(r'href="#([^"]+)"', text)) <= set(ids)
 
 
-def test_charts_show_the_values_of_the_case(tmp_path: Path) -> None:
-    case = case_builder.diagnosed()
-    charts = Charts(case)
-    (bars,) = charts.attribution().to_dict()["datasets"].values()
-    assert [(b["part"], round(b["added_ms"])) for b in bars] == [
-        ("queue", 2450),
-        ("decode", 1700),
-        ("residual", 290),
-    ]
-    write(case, tmp_path)
-    for path in (tmp_path / "charts").glob("*.svg"):
+def test_pictures_are_written_as_svg(tmp_path: Path) -> None:
+    write(case_builder.diagnosed(), tmp_path)
+    pictures = sorted((tmp_path / "charts").glob("*.svg"))
+    assert [p.stem for p in pictures] == ["attribution", "effects", "timeline"]
+    for path in pictures:
         assert ET.parse(path).getroot().tag.endswith("svg")  # noqa: S314
-    assert Charts(case_builder.gpu_only()).attribution() is None
-
-
-def test_signals_chart_has_one_panel_a_signal() -> None:
-    case = case_builder.diagnosed()
-    if not case.has("signal_value"):
-        pytest.skip("the view signal_value is not there")
-    chart = Charts(case).timeline().to_dict()
-    titles = [panel["title"]["text"] for panel in chart["vconcat"]]
-    assert titles[1:] == ["vllm waiting (requests)  E1", "vllm kv usage (ratio)  E2"]
-    assert titles[0] == "vllm e2e latency (s)  E7"
 
 
 def test_unjudged_case_is_an_expected_failure(tmp_path: Path) -> None:

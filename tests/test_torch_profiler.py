@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 from pathlib import Path
 
 import gpu_recordings as recordings
@@ -64,6 +65,9 @@ def test_what_times_count_from_may_stand_before_or_after(
         ("1712158297123456.789", 1_712_158_297_123_456_789),  # 19 digits: a double is 111 ns off
         ("7889237999999.999", 7_889_237_999_999_999),  # the largest relative time
         ("8796093022208.001", 8_796_093_022_208_001),  # where doubles lie more than 1 ns apart
+        ("8796093022207.999", 8_796_093_022_207_999),  # the last before that place
+        ("1700000000000000.1", 1_700_000_000_000_000_100),  # its double is a whole number
+        ("1E3", 1_000_000),
         ("12.3", 12_300), ("12.34", 12_340), ("12.0", 12_000), ("-0.5", -500),
         ("1.5e3", 1_500_000), ("12.3454999", 12_345), ("12.3455001", 12_346),
         ("12.3455", 12_346), ("12.3465", 12_346), ("1419247332972.3125", 1_419_247_332_972_312),
@@ -72,6 +76,17 @@ def test_what_times_count_from_may_stand_before_or_after(
 def test_times_are_exact_whatever_their_spelling(ts: str, ns: int, tmp_path: Path) -> None:
     case = read(tmp_path, trace(event("k", ts, "1", "kernel"), KERNEL))
     assert gpu(case, "start_ns") == [(ns,), (1_419_247_332_972_313,)]
+
+
+def test_many_times_are_exact(tmp_path: Path) -> None:
+    draws = random.Random(1)
+    times = sorted(
+        draws.randrange(10 ** draws.randrange(1, 17)) % (2**43 * 1000) for _ in range(3000)
+    )
+    made = [event("k", f"{t // 1000}.{t % 1000:03d}", "0.001", "kernel") for t in times]
+    case = read(tmp_path, trace(*made, head=BASE))
+    found = case.rows("SELECT start_ns, dur_ns FROM gpu_op ORDER BY id")
+    assert found == [(BASE_NS + t, 1) for t in times]
 
 
 def test_torch_1_8_capitals_strings_and_lower_case_keys(tmp_path: Path) -> None:

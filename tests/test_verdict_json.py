@@ -23,7 +23,8 @@ KEYS = {
     "attribution": {"part", "delta_ns", "share"},
     "fixes": {
         "kind", "phase", "target", "change", "action", "file", "undo", "risk", "reversible",
-        "time_to_effect", "gate",
+        "time_to_effect", "gate", "approver", "explained_share", "strict", "confidence", "revert_when",
+        "trial",
     },
     "gaps": {"code", "statement", "would_decide", "record"},
 }  # fmt: skip
@@ -33,7 +34,7 @@ def test_shape_of_a_diagnosis() -> None:
     found = verdict(case_builder.diagnosed())
     assert list(found) == [
         "schema_version", "incident", "verdict", "hypotheses", "suspects", "attribution", "fixes",
-        "trial", "gaps", "impact", "causal_graph", "findings", "provenance",
+        "trial", "guard_rails", "gaps", "impact", "causal_graph", "findings", "provenance",
     ]  # fmt: skip
     assert found["schema_version"] == 1
     for section, keys in KEYS.items():

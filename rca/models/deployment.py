@@ -136,17 +136,32 @@ def decoys(seed: int, begin_ns: int, fault_ns: int, end_ns: int) -> list[Change]
     return [Change(at_ns, *record) for at_ns, record in zip(at, picked, strict=True)]
 
 
+def revisions(changes: Sequence[Change], seed: int) -> dict[Change, int]:
+    """Revision that each rollout of a deployment made; scaling and other subjects make none."""
+    rng = random.Random(f"revisions:{seed}")
+    numbers: dict[str, int] = {}
+    found: dict[Change, int] = {}
+    for change in sorted(changes):
+        if change.subject.startswith("deployment/") and change.kind in ("deploy", "config"):
+            last = numbers.setdefault(change.subject, rng.randrange(2, 90))
+            found[change] = numbers[change.subject] = last + 1
+    return found
+
+
 def write_changes(changes: Sequence[Change], seed: int, path: Path) -> dict[Change, str]:
     """Write changes.jsonl in order of time; returns the id that each got."""
     rng = random.Random(f"change ids:{seed}")
     number = rng.randrange(200, 900)
     ids: dict[Change, str] = {}
+    numbers = revisions(changes, seed)
     lines: list[str] = []
     for change in sorted(changes):
         number += rng.randrange(1, 5)
         ids[change] = f"chg-{number}"
-        record = {"id": ids[change], "time": _utc(change.at_ns)} | change._asdict()
+        record: dict[str, object] = {"id": ids[change], "time": _utc(change.at_ns), **change._asdict()}
         del record["at_ns"]
+        if change in numbers:
+            record["revision"] = numbers[change]
         lines.append(json.dumps(record))
     path.write_text("\n".join(lines) + "\n")
     return ids

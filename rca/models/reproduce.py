@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from rca.errors import BundleError, CauseError, MissingExtra
 from rca.models import modelled_profile
-from rca.models.deployment import Change, decoys, true_change, write_changes
+from rca.models.deployment import Change, decoys, revisions, true_change, write_changes
 from rca.models.engine import Engine, Worker, start_up_ns
 from rca.models.fault import Fault
 from rca.models.faults import find
@@ -236,6 +236,7 @@ class _Recorder:
         true = self._true_changes(fault_ns)
         changes = [*decoys(self.seed, seen.from_ns, fault_ns, until_ns), *true]
         ids = write_changes(changes, self.seed, self.out / "incident" / "changes.jsonl")
+        numbers = revisions(changes, self.seed)
         is_fault = self.faulty != self.healthy and self.fault.cause_class != ""
         start_ns = fault_ns
         if self.fault.growth:
@@ -257,6 +258,8 @@ class _Recorder:
             "component": self.fault.component if is_fault else "",
             "change": ids[true[0]] if true and is_fault else "",
             "changes": [ids[change] for change in true] if is_fault else [],
+            # The one to go back to; 0 where the fault came by no rollout.
+            "revision": numbers[true[0]] - 1 if is_fault and true and true[0] in numbers else 0,
             "causes": [fault.cause for fault in self.faults] if is_fault else [],
             "skew_s": 0.0,
             "source": "twin" if self.bench.made is None else "torch",

@@ -1,15 +1,23 @@
-"""Parsers: one module for a format, each with one `FORMAT`; asked in the order given here."""
+"""Parsers: one module for a format, each with one `FORMAT`; asked in the order given here.
+
+Other packages add theirs by entry points of the group `rca.parsers`, each the name of a module
+with a `FORMAT`; they are asked first, in the order of their names.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from importlib.metadata import entry_points
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.lookalikes import explain
 
-__all__ = ["Format", "Head", "Sink", "formats", "recognise"]
+__all__ = ["GROUP", "Format", "Head", "Sink", "formats", "recognise"]
+
+GROUP = "rca.parsers"
+"""Group of entry points by which other packages add parsers."""
 
 
 # Most specific first. Modules are imported when the first file is read, not before.
@@ -50,7 +58,27 @@ _MODULES = (
 @cache
 def formats() -> tuple[Format, ...]:
     """All formats, most specific first."""
-    return tuple(import_module(f"rca.parsers.{name}").FORMAT for name in _MODULES)
+    own = tuple(import_module(f"rca.parsers.{name}").FORMAT for name in _MODULES)
+    return (*_added(), *own)
+
+
+def _added() -> list[Format]:
+    """Formats of other packages.
+
+    Raises:
+        ParseError: An entry point does not lead to a `FORMAT`.
+    """
+    found = []
+    for point in sorted(entry_points(group=GROUP), key=lambda p: p.name):
+        try:
+            known = point.load().FORMAT
+        except (ImportError, AttributeError) as error:
+            raise ParseError(
+                f"the parser {point.name} ({point.value}) cannot be loaded: {error}",
+                hint="mend or remove the package that brings it",
+            ) from error
+        found.append(known)
+    return found
 
 
 def recognise(head: Head) -> Format:

@@ -27,7 +27,9 @@ _NAMES = {
     "before": ("before", "old", "from", "previous"),
     "after": ("after", "new", "to"),
 }
-_COLUMNS = ("id", "ts_ns", "kind", "subject", "before", "after", "origin")
+_COLUMNS = ("id", "ts_ns", "kind", "subject", "before", "after", "origin", "details")
+_KNOWN = frozenset(name for names in _NAMES.values() for name in names)
+_MOST_DETAILS = 4000
 
 
 def _value(record: Mapping[str, Any], what: str) -> str | None:
@@ -47,7 +49,14 @@ def _row(record: Mapping[str, Any]) -> tuple[Any, ...] | None:
     before, after = _value(record, "before"), _value(record, "after")
     kind = _value(record, "kind") or "config"
     told = _value(record, "id") or _made_id(ts_ns, kind, subject, before, after)
-    return told, ts_ns, kind, subject, before, after, "record"
+    return told, ts_ns, kind, subject, before, after, "record", _details(record)
+
+
+def _details(record: Mapping[str, Any]) -> str | None:
+    """The fields that have no column of their own; None when there are none, or too much."""
+    rest = {k: v for k, v in record.items() if k not in _KNOWN and v is not None and v != ""}
+    text = msgspec.json.encode(rest).decode() if rest else None
+    return text if text is None or len(text) <= _MOST_DETAILS else None
 
 
 def _made_id(*parts: Any) -> str:

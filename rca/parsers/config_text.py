@@ -25,9 +25,10 @@ def _lines(text: str) -> list[str]:
     return [line for line in stripped if line and not line.startswith("#")]
 
 
-def _settings(lines: list[str]) -> Iterator[tuple[str, str]]:
+def settings(text: str) -> Iterator[tuple[str, str]]:
+    """Keys and values of a text: assignments as they stand, then the flags of its command lines."""
     words: list[str] = []
-    for line in lines:
+    for line in _lines(text):
         pair = _PAIR.fullmatch(line)
         if pair and not line.startswith("-"):
             yield pair[1], _unquoted(pair[2])
@@ -63,7 +64,7 @@ def _read(path: Path, sink: Sink) -> None:
     if damage:
         sink.note("warning", "truncated", damage, lost=True)
     rows = ConfigRows()
-    rows.add_all(subject_of(path), _settings(_lines(data.decode("utf-8-sig", "replace"))))
+    rows.add_all(subject_of(path), settings(data.decode("utf-8-sig", "replace")))
     if not rows.rows:
         raise ParseError("no setting in it can be read", path=str(path))
     sink.count_elements(len(rows.rows))

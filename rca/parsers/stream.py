@@ -16,6 +16,11 @@ from rca.parsers.format import Head
 
 HEAD_BYTES = 65_536
 BLOCK_BYTES = 4_194_304
+MAX_RATIO = 1_000
+"""What grows more than this when unpacked is taken for a bomb (deflate's limit is 1,032)."""
+RATIO_FLOOR = 67_108_864
+"""So many bytes are never too many."""
+MAX_UNPACKED = 20 * 1024**3
 _DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     OSError,
@@ -32,7 +37,7 @@ class _Decompressor(Protocol):
     @property
     def unused_data(self) -> bytes: ...
 
-    def decompress(self, data: bytes) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 def compression(magic: bytes) -> str | None:
@@ -66,7 +71,12 @@ class Blocks:
     """The decompressed blocks of a file, in order.
 
     A compressed file that is cut or damaged gives everything up to the damage; then `damage`
-    says what is wrong. It is None for a sound file.
+    says what is wrong. It is None for a sound file. No block is much larger than asked for,
+    whatever it was packed to.
+
+    Raises:
+        ParseError: While reading: it is compressed with zstd, or unpacks to so much more than its
+            size that it must be a bomb.
     """
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:
@@ -84,24 +94,43 @@ class Blocks:
 
     def _decompressed(self, file: BinaryIO, kind: str) -> Iterator[bytes]:
         state = _decompressor(kind, self.path)
-        read = False
+        n_in = n_out = 0
         while data := file.read(max(self.block_bytes // 4, 1)):
+            n_in += len(data)
             while data:
                 if state.eof:  # a further member of the same file, or padding after the last
                     if not data.strip(b"\0"):
                         return
                     state = _decompressor(kind, self.path)
                 try:
-                    block = state.decompress(data)
+                    for block in _pieces(state, data, 2 * self.block_bytes):
+                        n_out += len(block)
+                        self._stop_a_bomb(n_in, n_out)
+                        if block:
+                            yield block
                 except _DAMAGE as error:
                     self.damage = f"{kind} data is damaged: {error}"
                     return
-                read = True
-                if block:
-                    yield block
                 data = state.unused_data if state.eof else b""
-        if read and not state.eof:
+        if n_in and not state.eof:
             self.damage = f"{kind} data is cut short"
+
+    def _stop_a_bomb(self, n_in: int, n_out: int) -> None:
+        if n_out > MAX_UNPACKED or n_out > max(RATIO_FLOOR, n_in * MAX_RATIO):
+            raise ParseError(
+                f"unpacks to more than {MAX_UNPACKED:,} bytes, or to more than {MAX_RATIO:,} times its size",
+                path=str(self.path),
+                hint="unpack it yourself if you trust it",
+            )
+
+
+def _pieces(state: _Decompressor, data: bytes, limit: int) -> Iterator[bytes]:
+    """All that some packed bytes become, at most `limit` bytes at a time."""
+    while True:
+        yield state.decompress(data, limit)
+        data = getattr(state, "unconsumed_tail", b"")
+        if state.eof or not (data or not getattr(state, "needs_input", True)):
+            return
 
 
 def read_head(path: Path, size: int = HEAD_BYTES) -> Head:

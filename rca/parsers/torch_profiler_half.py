@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -157,6 +158,16 @@ def read_blocks(file: BinaryIO, n_bytes: int | None = None) -> Iterator[bytes]:
         yield block
 
 
+def _while_wanted(blocks: Iterator[bytes], folder: Path) -> Iterator[bytes]:
+    """The blocks, as long as the process that asked for them lives."""
+    asked_by = os.getppid()
+    for block in blocks:
+        if os.getppid() != asked_by:
+            shutil.rmtree(folder, ignore_errors=True)
+            sys.exit(1)
+        yield block
+
+
 def main(path: Path, start: int, base_ns: int, folder: Path) -> None:
     """Read from `start` to the end and leave what is found in `folder`."""
     sink = _Files(folder)
@@ -164,7 +175,7 @@ def main(path: Path, start: int, base_ns: int, folder: Path) -> None:
     reader = Reader(tables, sink)
     with path.open("rb") as file:
         file.seek(start)
-        reader.feed(read_blocks(file))
+        reader.feed(_while_wanted(read_blocks(file), folder))
     tail = reader.finish()
     sink.close()
     (folder / "tail").write_bytes(tail)

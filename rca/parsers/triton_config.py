@@ -29,18 +29,28 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
     stack: list[tuple[str, str]] = []  # field names, as written and as shown
     seen: dict[str, int] = {}
     name, parameter, ended = "", "", False
+    listed: list[str] | None = None  # the plain values of a list that is open
     for piece in _TOKEN.findall(text):
+        if piece == "[":
+            listed = []
+        elif piece == "]" and listed is not None:
+            if listed and name:
+                yield ".".join([*(shown for _, shown in stack), name]), ",".join(listed)
+                name = ""
+            listed = None
         if piece[0] == "#" or piece in _SKIPPED:
             continue
         if piece == _OPEN:
             stack.append((name, _numbered(name, stack, seen)))
-            name = ""
+            name, listed = "", None
         elif piece == _SHUT:
             name = (
                 stack.pop()[0] if stack else ""
             )  # a further entry of the same list may follow
             ended = True
             continue
+        elif listed is not None and name:
+            listed.append(piece.strip("\"'"))
         elif not name or ended:
             name = piece
         else:

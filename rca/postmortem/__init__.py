@@ -19,8 +19,10 @@ def write(case: Case, out: Path) -> list[Path]:
     """
     from rca.postmortem import html, markdown
     from rca.postmortem.charts import draw
+    from rca.postmortem.charts import write as write_charts
     from rca.postmortem.story import tell
 
     story = tell(case)
-    charts = draw(case, story.answer, out / "charts")
-    return [markdown.write_story(story, charts, out), html.write_story(story, charts, out)]
+    charts = draw(case, story.answer)
+    shown = write_charts(charts, out)
+    return [markdown.write_story(story, shown, out), html.write_story(story, charts, out)]

@@ -34,18 +34,7 @@ class Event:
 def events_of(case: Case, answer: Answer) -> list[Event]:
     """Changes, onsets of the evidence, alerts and the window, in the order of time."""
     window = answer.window
-    first = (window.start_ns or 0) - _LOOK_BACK_NS
-    events = [
-        Event(c.ts_ns, f"{c.kind}: {printable(c.subject, 80)}{before_after(c.before, c.after)}", f"change {c.id}",
-              cites_of_change(answer, c.id))
-        for c in answer.changes.values()
-        if window.start_ns is not None and first <= c.ts_ns <= (window.end_ns or 0)
-    ]  # fmt: skip
-    events += _onsets(answer)
-    events += [
-        Event(ts, f"alert {printable(name, 80)} fires", "alert")
-        for name, ts in _alerts(case, answer)
-    ]
+    events = [*changes_of(answer), *_onsets(answer), *alerts_of(case, answer)]
     if window.start_ns is not None and window.end_ns is not None:
         events.append(
             Event(window.start_ns, "the incident window begins", str(window.detected_by))
@@ -60,6 +49,26 @@ def events_of(case: Case, answer: Answer) -> list[Event]:
             )
         )
     return sorted(events, key=lambda e: (e.ts_ns, e.what))
+
+
+def changes_of(answer: Answer) -> list[Event]:
+    """Changes from an hour before the window until its end."""
+    window = answer.window
+    first = (window.start_ns or 0) - _LOOK_BACK_NS
+    return [
+        Event(c.ts_ns, f"{c.kind}: {printable(c.subject, 80)}{before_after(c.before, c.after)}",
+              f"change {c.id}", cites_of_change(answer, c.id))
+        for c in answer.changes.values()
+        if window.start_ns is not None and first <= c.ts_ns <= (window.end_ns or 0)
+    ]  # fmt: skip
+
+
+def alerts_of(case: Case, answer: Answer) -> list[Event]:
+    """When each alert first fired, from an hour before the window until its end."""
+    return [
+        Event(ts, f"alert {printable(name, 80)} fires", "alert")
+        for name, ts in _alerts(case, answer)
+    ]
 
 
 def _onsets(answer: Answer) -> list[Event]:

@@ -14,6 +14,7 @@ from rca.answer import Evidence
 from rca.case import Case
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
+from rca.postmortem.charts import write as write_charts
 from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
 from rca.postmortem.experiment import RUNS_SQL
@@ -27,7 +28,7 @@ def write(case: Case, out: Path) -> Path:
         CaseError: The case was never judged.
     """
     story = tell(case)
-    return write_story(story, draw(case, story.answer, out / "charts"), out)
+    return write_story(story, write_charts(draw(case, story.answer), out), out)
 
 
 def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
@@ -53,6 +54,7 @@ def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
             window=wording.window(answer.window),
             could_move=wording.missing(answer.leading),
+            guard_rail=wording.guard_rail,
             runs_sql=RUNS_SQL,
         )
     )

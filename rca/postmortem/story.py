@@ -20,6 +20,7 @@ from rca.postmortem.chronicle import (
 from rca.postmortem.experiment import Experiment, describe
 from rca.postmortem.impact import Figure, Severity, measure, propose_severity
 from rca.postmortem.jury import jurors_of
+from rca.postmortem.links import Link, links_of
 from rca.postmortem.section import Section
 from rca.postmortem.sections import tell as tell_sections
 
@@ -53,6 +54,7 @@ class Story:
     sections: list[Section]
     notes: list[tuple[str, str, str, int]]
     sources: list[tuple[str, ...]]
+    links: list[Link]
 
 
 def tell(case: Case) -> Story:
@@ -91,6 +93,7 @@ def tell(case: Case) -> Story:
             "SELECT part, kind, format, path, status, coalesce(note, ''), shift_ns, sha256 "
             "FROM source ORDER BY id"
         ),
+        links=links_of(answer),
     )
 
 

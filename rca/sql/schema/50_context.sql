@@ -51,7 +51,9 @@ CREATE TABLE change (
     -- State after; NULL when unknown.
     after VARCHAR,
     -- How it became known: 'record' (a change log) or the telemetry it was derived from.
-    origin VARCHAR NOT NULL
+    origin VARCHAR NOT NULL,
+    -- What else its record says, such as a revision, a JSON object; NULL when nothing.
+    details JSON
 );
 
 -- Settings of the system, one row for each key.

@@ -185,7 +185,19 @@ CREATE TABLE fix (
     -- Content of `file`; NULL when there is none.
     content VARCHAR,
     -- Content of `undo`; NULL when there is none.
-    undo_content VARCHAR
+    undo_content VARCHAR,
+    -- Share of this incident's added latency that the cause accounts for, 0 to 1; NULL when it could not be attributed.
+    explained_share DOUBLE,
+    -- What the experiment saw, said of the model and device it ran on; NULL for what changes nothing.
+    trial VARCHAR,
+    -- Who should agree before a person carries it out; NULL when not said.
+    approver VARCHAR,
+    -- When to take it back; NULL for what changes nothing.
+    revert_when VARCHAR,
+    -- What the narrower rule for rollbacks (code that regressed only) says; NULL for other kinds.
+    strict VARCHAR,
+    -- Probability that its gate was held against, 0 to 1: for a rollback that the change is to blame, for a circuit breaker that of the cause; NULL where there is no gate.
+    confidence DOUBLE
 );
 
 -- The experiment on the verdict. At most one row.
@@ -242,4 +254,44 @@ CREATE TABLE provenance (
     key VARCHAR NOT NULL,
     -- Value as text.
     value VARCHAR NOT NULL
+);
+
+-- Alerting rules for incidents of this kind, and how they would have done here.
+CREATE TABLE guard_rule (
+    -- Number, counted from 1.
+    id INTEGER NOT NULL,
+    -- Name of the alert.
+    alert VARCHAR NOT NULL,
+    -- Role that it watches.
+    role VARCHAR NOT NULL,
+    -- Service that it watches; '' when the metrics do not say.
+    service VARCHAR NOT NULL,
+    -- Expression in PromQL that is recorded and compared.
+    expr VARCHAR NOT NULL,
+    -- 'up' or 'down': on which side of the threshold it fires.
+    side VARCHAR NOT NULL,
+    -- Threshold in the unit of the expression.
+    threshold DOUBLE NOT NULL,
+    -- How long it must last, s.
+    for_s DOUBLE NOT NULL,
+    -- What a person does first.
+    action VARCHAR NOT NULL,
+    -- When it first fires in the incident, ns since the Unix epoch; NULL when it stays silent.
+    fires_ns BIGINT,
+    -- How much earlier that is than the alert that did fire, else than the start of the window, s; negative when later, NULL when silent.
+    lead_s DOUBLE,
+    -- What `lead_s` is counted from: 'alert' or 'onset'.
+    against VARCHAR NOT NULL,
+    -- Times it fires in the healthy reference.
+    reference_firings INTEGER NOT NULL,
+    -- Length of the healthy reference, s.
+    reference_s DOUBLE NOT NULL
+);
+
+-- Files that are written below DIR/fixes beside the proposals.
+CREATE TABLE guard_file (
+    -- Name of the file.
+    name VARCHAR NOT NULL,
+    -- Its content.
+    content VARCHAR NOT NULL
 );

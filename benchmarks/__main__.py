@@ -1,0 +1,138 @@
+"""How fast recordings are read: `python -m benchmarks [--mb 50] [--form NAME] [--write FILE]`.
+
+Makes a recording of each form, then reads it in a process of its own: into a case (recognised,
+hashed, read, written to disk), in the usual way (json and a loop or a data frame; with --hta PYTHON
+also Holistic Trace Analysis' loader), and with the bare scan that is the limit. CPU seconds are those
+of all processes, imports included; the peak is that of all processes added up. Of several runs the
+one with the least CPU counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks import generate, readers
+
+TORCH = "PyTorch Profiler JSON"
+HEADER = (
+    "| Recording | MB | CPU s | MB/CPU s | MB/s wall | peak MB | usual way: CPU s | ratio"
+    " | bare scan: CPU s | ratio |\n|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+class Run(NamedTuple):
+    """One reading: CPU and wall seconds, peak MB, rows."""
+
+    cpu_s: float
+    wall_s: float
+    peak_mb: float
+    rows: int
+
+
+def measure(python: str, reader: str, form: str, path: Path, repeat: int) -> Run:
+    """The best of some runs in processes of their own."""
+    runs = []
+    for _ in range(repeat):
+        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+        command = [python, "-m", "benchmarks", "--read", reader, "--form", form, str(path)]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        wall_s = time.monotonic() - begun
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        rows, peak_mb = said.split()
+        runs.append(Run(cpu_s, wall_s, float(peak_mb), int(rows)))
+    return min(runs)
+
+
+def read(reader: str, form: str, path: Path) -> None:
+    """Read once in this process and print rows and peak."""
+    ways = {"rca": readers.rca_case, "usual": readers.USUAL[form], "scan": readers.scan}
+    rows = {**ways, "hta": readers.hta}[reader](path)
+    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    print(rows, sum(resource.getrusage(who).ru_maxrss for who in both) / 1e3)
+
+
+def lines(form: str, path: Path, mb: float, repeat: int, hta: str | None) -> Iterator[str]:
+    """The rows of the table for one file."""
+    ours, limit = (
+        measure(sys.executable, reader, form, path, repeat) for reader in ("rca", "scan")
+    )
+    usual = {"json": measure(sys.executable, "usual", form, path, 1)}
+    if hta and form == TORCH:
+        usual["HTA"] = measure(hta, "hta", form, path, 1)
+    for name, other in usual.items():
+        yield (
+            f"| {form} | {mb:,.0f} | {ours.cpu_s:.1f} | {mb / ours.cpu_s:.0f}"
+            f" | {mb / ours.wall_s:.0f} | {ours.peak_mb:,.0f} | {name} {other.cpu_s:.1f}"
+            f" | {other.cpu_s / ours.cpu_s:.1f} | {limit.cpu_s:.2f}"
+            f" | {ours.cpu_s / limit.cpu_s:.1f} |"
+        )
+
+
+def packed_line(path: Path, mb: float, repeat: int) -> str:
+    """The row of a gzip file: no other reading is timed beside it."""
+    packed = path.with_name(path.name + ".gz")
+    with path.open("rb") as plain, gzip.open(packed, "wb", compresslevel=1) as file:
+        shutil.copyfileobj(plain, file, 1 << 20)
+    run = measure(sys.executable, "rca", TORCH, packed, repeat)
+    return (
+        f"| {TORCH}, .gz | {mb:,.0f} | {run.cpu_s:.1f} | {mb / run.cpu_s:.0f}"
+        f" | {mb / run.wall_s:.0f} | {run.peak_mb:,.0f} | | | | |"
+    )
+
+
+def table(forms: list[str], sizes: list[int], repeat: int, hta: str | None) -> Iterator[str]:
+    """The table, line by line."""
+    yield HEADER
+    for form in forms:
+        for size in sizes:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "recording"
+                generate.write(form, path, size * 1_000_000)
+                mb = path.stat().st_size / 1e6
+                yield from lines(form, path, mb, repeat, hta)
+                if form == TORCH:
+                    yield packed_line(path, mb, repeat)
+
+
+def main() -> None:
+    """Print the table, or read one file."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--mb", type=int, nargs="+", default=[50], help="sizes, 10 to 1600")
+    parser.add_argument("--form", choices=generate.FORMS, action="append")
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
+    parser.add_argument("--write", type=Path, help="a Markdown file for the table")
+    parser.add_argument("--read", help=argparse.SUPPRESS)
+    parser.add_argument("path", type=Path, nargs="?", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    forms = given.form or list(generate.FORMS)
+    if given.read:
+        read(given.read, forms[0], given.path)
+        return
+    said = []
+    for line in table(forms, given.mb, given.repeat, given.hta):
+        print(line, flush=True)
+        said.append(line)
+    if given.write:
+        load = f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.0f} from other work"
+        command = "python -m benchmarks " + " ".join(sys.argv[1:])
+        given.write.write_text(
+            f"# How fast recordings are read\n\nMade by `{command}`; {load}.\n\n"
+            f"{(__doc__ or '').partition(chr(10) * 2)[2]}\n" + "\n".join(said) + "\n"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""Charts as SVG and as specifications: Altair's chart in, bytes out, no browser."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from rca.postmortem.charts.style import config
+
+
+def specification(chart: Any) -> dict[str, Any]:
+    """The chart as a Vega-Lite specification without colours: those belong to the theme."""
+    from altair.utils.schemapi import debug_mode
+
+    # The charts are made here, so checking them against the schema of Vega-Lite each time would
+    # only take longer than drawing them.
+    with debug_mode(False):
+        spec: dict[str, Any] = chart.to_dict(validate=False)
+    spec.pop("config", None)
+    return _renamed(spec)
+
+
+def _renamed(spec: dict[str, Any]) -> dict[str, Any]:
+    """The specification with views and data sets numbered: Altair's names differ between runs."""
+    text = json.dumps(spec)
+    for kind, found in (
+        ("view", r'"(view_[0-9a-f]+_\d+)"'),
+        ("rows", r'"(data-[0-9a-f]{32})"'),
+    ):
+        for number, name in enumerate(dict.fromkeys(re.findall(found, text))):
+            text = text.replace(f'"{name}"', f'"{kind}_{number}"')
+    renamed: dict[str, Any] = json.loads(text)
+    return renamed
+
+
+def svg(spec: dict[str, Any], name: str) -> str:
+    """A specification drawn for light paper, as SVG text whose ids depend on its content only."""
+    import vl_convert
+
+    text: str = vl_convert.vegalite_to_svg(
+        spec, vl_version=vega_lite_version(), config=config("light"), allowed_base_urls=[]
+    )
+    for number, found in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))):
+        text = re.sub(
+            rf'(\bid="|url\(#|href="#){re.escape(found)}(?=["\)])',
+            rf"\g<1>{name}-{number}",
+            text,
+        )
+    return text.strip() + "\n"
+
+
+def vega_lite_version() -> str:
+    """The version of Vega-Lite that the charts are written for, as `6.1`."""
+    import altair as alt
+
+    return str(alt.SCHEMA_VERSION.removeprefix("v").rpartition(".")[0])

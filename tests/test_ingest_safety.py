@@ -1,0 +1,128 @@
+"""Bombs stop early, and an ingest that is killed leaves each source whole or absent."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from gpu_recordings import event, trace
+
+from rca.bundle import Bundle, BundleFile
+from rca.case import Case
+from rca.errors import BundleError
+from rca.ingest import ingest
+from rca.parsers import stream
+
+_READ = """
+import sys
+from pathlib import Path
+from rca import pipeline
+print("begins", flush=True)
+pipeline.read([Path(sys.argv[1])], case_path=Path(sys.argv[2])).close()
+"""
+_CONTENTS = (
+    "SELECT format, path, sha256, n_rows, n_elements, first_ns, last_ns, status FROM source ORDER BY path",
+    "SELECT s.path, count(*), sum(g.id), sum(start_ns), sum(dur_ns) FROM gpu_op g JOIN source s ON s.id = source_id GROUP BY 1",
+    "SELECT s.path, count(*), sum(c.id), sum(start_ns), sum(dur_ns) FROM cpu_op c JOIN source s ON s.id = source_id GROUP BY 1",
+    "SELECT r.path, s.name, count(*), sum(ts_ns), sum(value) FROM sample JOIN series s ON s.id = series_id JOIN source r ON r.id = s.source_id GROUP BY 1, 2",
+)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_file_that_is_a_bomb_is_refused(
+    compress: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "trace.json.packed"
+    path.write_bytes(compress(b'{"traceEvents": [' + b" " * 40_000_000))
+    monkeypatch.setattr(stream, "RATIO_FLOOR", 1_000_000)
+    with Case.create() as case:
+        with pytest.raises(BundleError, match="1,000 times its size; unpack it yourself"):
+            ingest(case, Bundle([BundleFile(path, path.name, "incident")]))
+        assert case.rows("SELECT code FROM ingest_note") == [("unreadable",)]
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_blocks_stay_small_whatever_they_were_packed_to(
+    compress: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    path = tmp_path / "packed"
+    content = random.Random(1).randbytes(30_000) + b"x" * 3_000_000
+    path.write_bytes(compress(content) + compress(b"a second member"))
+    blocks = stream.Blocks(path, 65_536)
+    read = list(blocks)
+    assert b"".join(read) == content + b"a second member"
+    assert max(map(len, read)) <= 2 * 65_536
+    assert blocks.damage is None
+
+
+@pytest.fixture
+def bundle(tmp_path: Path) -> Path:
+    """Two recordings of a profiler and one of metrics, long enough to be killed in."""
+    folder = tmp_path / "bundle"
+    folder.mkdir()
+    for rank in range(2):
+        made = [
+            event(f"k{i}", f"{1000 + i}.125", "1", ("kernel", "cpu_op")[i % 2], correlation=i)
+            for i in range(20_000)
+        ]
+        (folder / f"rank{rank}.json").write_text(trace(*made, head=f'"schemaVersion": {rank}'))
+    lines = [f'load{{pod="p{i % 50}"}} {i / 7} {1700000000 + i}.5\n' for i in range(50_000)]
+    (folder / "metrics.txt").write_text("# TYPE load gauge\n" + "".join(lines) + "# EOF\n")
+    return folder
+
+
+def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
+    """What a case holds of each source."""
+    found: dict[str, list[tuple[object, ...]]] = {}
+    with Case.open(path) as case:
+        for query in _CONTENTS:
+            for row in case.rows(query):
+                found.setdefault(str(next(v for v in row if "." in str(v))), []).append(row)
+    return found
+
+
+def read_and_kill(bundle: Path, case: Path, after_s: float | None) -> None:
+    """Read the bundle in a process of its own; kill it so long after it began."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _READ, str(bundle), str(case)], stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"begins\n"
+        try:
+            process.wait(after_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+
+
+def killed_at(bundle: Path, tmp_path: Path, moments: list[float]) -> None:
+    """Kill an ingest at these moments (s), over and over, then let it end."""
+    whole = tmp_path / "whole.duckdb"
+    read_and_kill(bundle, whole, None)
+    expected = contents(whole)
+    assert len(expected) == 3
+    case = tmp_path / "case.duckdb"
+    for moment in moments:
+        read_and_kill(bundle, case, moment)
+        if case.exists():
+            assert contents(case).items() <= expected.items(), moment
+    read_and_kill(bundle, case, None)
+    assert contents(case) == expected
+
+
+def test_killed_at_some_moment(bundle: Path, tmp_path: Path) -> None:
+    killed_at(bundle, tmp_path, [0.6])
+
+
+@pytest.mark.slow
+def test_killed_at_many_moments(bundle: Path, tmp_path: Path) -> None:
+    draws = random.Random(3)
+    for _ in range(4):
+        (tmp_path / "case.duckdb").unlink(missing_ok=True)
+        killed_at(bundle, tmp_path, sorted(draws.uniform(0, 1.5) for _ in range(6)))
