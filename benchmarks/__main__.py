@@ -50,7 +50,7 @@ def measure(python: str, reader: str, form: str, path: Path, repeat: int) -> Run
         wall_s = time.monotonic() - begun
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows, peak_mb = said.split()
+        rows, peak_mb = said.split()[-2:]
         runs.append(Run(cpu_s, wall_s, float(peak_mb), int(rows)))
     return min(runs)
 
