@@ -98,7 +98,7 @@ def table(forms: list[str], sizes: list[int], repeat: int, hta: str | None) -> I
     for form in forms:
         for size in sizes:
             with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "recording"
+                path = Path(folder) / "recording.json"  # HTA asks for the ending
                 generate.write(form, path, size * 1_000_000)
                 mb = path.stat().st_size / 1e6
                 yield from lines(form, path, mb, repeat, hta)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from benchmarks import generate, readers
 
+from benchmarks import generate, readers
 from rca.case import Case
 
 
