@@ -160,10 +160,7 @@ def test_a_recipe_that_gives_nothing_is_an_error(report: Path, tmp_path: Path) -
 
 @pytest.fixture
 def real_nsys() -> Path:
-    try:
-        return nsys.find()
-    except NsysError as error:
-        pytest.skip(str(error))
+    return recordings.need_nsys()
 
 
 REPORTS = [n for n in ORACLE if not n.endswith(".sqlite")]
