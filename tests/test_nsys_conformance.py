@@ -131,20 +131,19 @@ def _our_name(theirs: str) -> str:
 
 def _ours(case: Case, view: str, unit: str) -> dict[str, list[str]]:
     """The same from the view, rounded as nsys rounds."""
-    of, scale, digits = ("ns", 1, "0.1") if unit == "ns" else ("bytes", 1_000_000, "0.001")
-    whole = "1" if unit == "ns" else digits
-    rows = case.rows(f"""
-        SELECT name, count, total_{of}, avg_{of}, med_{of}, min_{of}, max_{of}, stddev_{of},
-            total_{of} * 100.0 / sum(total_{of}) OVER ()
-        FROM {view}""")
-    steps = [whole, digits, digits, whole, whole, digits, "0.1"]
+    statistics = ("total", "avg", "med", "min", "max", "stddev")
+    if unit == "ns":
+        printed = {
+            f"{s}_ns": "0.1" if s in ("avg", "med", "stddev") else "1" for s in statistics
+        }
+        printed["total_ns * 100.0 / sum(total_ns) OVER ()"] = "0.1"
+    else:
+        printed = {f"{s}_bytes / 1e6": "0.001" for s in statistics}
     return {
-        name: [str(count)]
-        + [
-            _rounded(n / (scale if i < 6 else 1), step)
-            for i, (n, step) in enumerate(zip(numbers, steps, strict=True))
-        ][: 7 if unit == "ns" else 6]
-        for name, count, *numbers in rows
+        name: [str(count), *map(_rounded, numbers, printed.values())]
+        for name, count, *numbers in case.rows(
+            f"SELECT name, count, {', '.join(printed)} FROM {view}"
+        )
     }
 
 
