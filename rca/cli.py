@@ -117,6 +117,15 @@ def analyze(
     no_trial: Annotated[
         bool, typer.Option("--no-trial", help="Leave the experiment out.")
     ] = False,
+    recipes_budget: Annotated[
+        str,
+        typer.Option(
+            "--recipes-budget", help="Wall time for NVIDIA's recipes on .nsys-rep files."
+        ),
+    ] = "60s",
+    no_recipes: Annotated[
+        bool, typer.Option("--no-recipes", help="Leave NVIDIA's recipes out.")
+    ] = False,
     causes: CausesOption = None,
     who: JudgeOption = Who.rules,
     model: ModelOption = None,
@@ -136,6 +145,9 @@ def analyze(
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
+        recipes_budget_s=None
+        if no_recipes
+        else parse_seconds(recipes_budget, "--recipes-budget"),
     )
     with progress_bar(quiet or as_json) as (step, progress):
         case = pipeline.analyze(

@@ -184,10 +184,11 @@ def _stem(number: int, report: Path) -> str:
 
 
 def _path(python: Path, folder: Path) -> str:
-    """PATH with a `python` in front that is this one: nsys asks for it by that name."""
-    script = nsys.made(folder) / "python"
-    script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python.absolute()))} "$@"\n')
-    script.chmod(0o755)
+    """PATH with this Python in front, under the names that nsys asks for."""
+    for name in ("python", "python3"):
+        script = nsys.made(folder) / name
+        script.write_text(f'#!/bin/sh\nexec {shlex.quote(str(python.absolute()))} "$@"\n')
+        script.chmod(0o755)
     return os.pathsep.join(p for p in (str(folder), os.environ.get("PATH", "")) if p)
 
 

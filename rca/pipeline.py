@@ -23,6 +23,7 @@ from rca import (
     hypotheses,
     lint,
     patterns,
+    recipes,
     roles,
     suspects,
     trial,
@@ -49,12 +50,14 @@ class Options:
         trial_budget_s: Wall time for the experiment, None for no experiment.
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
+        recipes_budget_s: Wall time for NVIDIA's recipes on its reports, None for none.
     """
 
     judge: Judge | None = None
     trial_budget_s: float | None = DEFAULT_BUDGET_S
     causes: Path | None = None
     max_unpacked: int = DEFAULT_MAX_UNPACKED
+    recipes_budget_s: float | None = recipes.DEFAULT_BUDGET_S
 
 
 def _silent(_: str) -> None:
@@ -82,7 +85,9 @@ def analyze(
     """
     options = options or Options()
     step("ingest")
-    case, bundle = _read(paths, baseline, case_path, options.max_unpacked, progress)
+    case, bundle = _read(
+        paths, baseline, case_path, options.max_unpacked, progress, options.recipes_budget_s
+    )
     diagnose(case, bundle.settings, options, step)
     _write_provenance(case, bundle, options)
     return case
@@ -110,6 +115,7 @@ def _read(
     case_path: Path | None,
     max_unpacked: int,
     progress: Progress | None,
+    recipes_budget_s: float | None = None,
     *,
     keep: bool = False,
 ) -> tuple[DiagnosedCase, Bundle]:
@@ -122,6 +128,7 @@ def _read(
             else DiagnosedCase.create(case_path)
         )
         ingest(case, bundle, progress)
+        recipes.run(case, bundle, recipes_budget_s)
     return case, bundle
 
 

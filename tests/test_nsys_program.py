@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -199,12 +198,12 @@ def test_a_report_of_a_newer_version_is_said_to_be_so(
 def test_the_real_program_runs_a_recipe(
     conformance: Path, real_nsys: Path, tmp_path: Path
 ) -> None:
-    python = shutil.which("python3")
     try:
-        made = nsys_recipe.run(
-            "cuda_gpu_kern_sum", [conformance / "nsys" / "a100_llm_report1.nsys-rep"], tmp_path / "out",
-            program=real_nsys, python=Path(python) if python else None,
-        )  # fmt: skip
+        python = nsys_recipe.find_python()
     except NsysError as error:
-        pytest.skip(f"what recipes need is not here: {error}")
+        pytest.skip(str(error))
+    made = nsys_recipe.run(
+        "cuda_gpu_kern_sum", [conformance / "nsys" / "a100_llm_report1.nsys-rep"], tmp_path / "out",
+        program=real_nsys, python=python, arguments=["--mode", "none"],
+    )  # fmt: skip
     assert "all_stats.csv" in [p.name for p in made]
