@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from rca.case import Case
 from rca.errors import BundleError
-from rca.scan import Scan, find
-from rca.signals import Signal, load, meanings
+from rca.scan import MIN_RATIO, Found, Scan, find
+from rca.signals import load, meanings
+
+_HINT_MARGIN_NS = 1_000_000_000
 
 
 def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
@@ -24,29 +26,41 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     slo = _slo_text(settings or {})
     hint = _hint(settings or {})
     if hint:
-        _write(case, [(hint[0], hint[1], None)], step_ns=1_000_000_000, by="hint", slo=slo)
-        return
-    symptoms = [s for s in load(case) if _is_symptom(s) and len(s.incident.ts_ns)]
-    if not symptoms:
-        _write_none(case, "unknown", "no latency or error signal to find an incident in", slo)
+        _write(case, [_Window(*hint, _HINT_MARGIN_NS, None)], "hint", slo)
         return
     marks = [ts for (ts,) in case.rows("SELECT ts_ns FROM change ORDER BY ts_ns")]
-    scan = find(symptoms, marks)
-    if not scan.found:
-        note = "latency and errors stayed within their healthy range"
-        _write_none(case, "none", note, slo, scan)
+    scan = find(load(case), marks)
+    if scan is None:
+        _write_none(case, "unknown", "no latency or error signal to find an incident in", slo)
         return
-    spans = [
-        (scan.start_ns + a * scan.step_ns, scan.start_ns + (b + 1) * scan.step_ns, score)
-        for a, b, score in scan.found
-    ]
-    _write(case, spans, scan.step_ns, "scan", slo, scan.threshold)
+    if not scan.found:
+        _write_none(case, "none", _quiet(scan), slo, scan)
+        return
+    _write(case, [_Window.of(scan, f) for f in scan.found], "scan", slo, scan.threshold)
 
 
-def _is_symptom(signal: Signal) -> bool:
-    known = meanings().get(signal.role)
+class _Window(NamedTuple):
+    start_ns: int
+    end_ns: int
+    margin_ns: int
+    score: float | None
+
+    @classmethod
+    def of(cls, scan: Scan, found: Found) -> _Window:
+        return cls(
+            *scan.times(found.first, found.last), found.margin_bins * scan.step_ns, found.score
+        )
+
+
+def _quiet(scan: Scan) -> str:
+    if not scan.role:
+        return "latency and errors stayed within their healthy range"
+    what = meanings()[scan.role].meaning
+    if scan.best >= scan.threshold:
+        return f"nothing that users feel grew by much; {what} rose, by less than {MIN_RATIO - 1:.0%}"
     return (
-        known is not None and known.layer == "symptom" and signal.source in ("metrics", "trace")
+        f"latency and errors stayed within their healthy range; the largest rise, of {what}, "
+        f"came to {scan.best:.1f} standard errors of {scan.threshold:.1f} that an incident needs"
     )
 
 
@@ -109,18 +123,17 @@ def _slo_text(settings: dict[str, Any]) -> str | None:
 
 def _write(
     case: Case,
-    spans: Sequence[tuple[int, int, float | None]],
-    step_ns: int,
+    windows: Sequence[_Window],
     by: str,
     slo: str | None,
     threshold: float | None = None,
 ) -> None:
     rows = [
         {
-            "id": i + 1, "status": "incident", "start_ns": start, "end_ns": end, "margin_ns": step_ns,
-            "detected_by": by, "slo": slo, "score": score, "threshold": threshold, "note": None,
+            "id": i + 1, "status": "incident", **w._asdict(),
+            "detected_by": by, "slo": slo, "threshold": threshold, "note": None,
         }
-        for i, (start, end, score) in enumerate(spans)
+        for i, w in enumerate(windows)
     ]  # fmt: skip
     case.insert("incident_window", pl.DataFrame(rows, infer_schema_length=None))
 
