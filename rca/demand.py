@@ -4,9 +4,10 @@ A service at half of its capacity has bursts that double latency for some second
 They come with requests that arrived shortly before, and those are known. On healthy time the
 logarithm of a latency is regressed on the size of the request and on the work that arrived in
 windows of one, three and eight typical requests before it and one after; the mean latency of a
-scrape on the rate of arrivals then and in the three scrapes before. The residuals are a signal of
-their own, on which a slower build stands out that a burst would hide. Arrivals cause latency and are
-not caused by it, unlike the number of requests in flight, which must not be used here.
+scrape on the rate of requests that the gateway answered then and in the three scrapes before. The
+residuals are a signal of their own, on which a slower build stands out that a burst would hide.
+Arrivals cause latency and are not caused by it, unlike the number of requests in flight, which must
+not be used here; answers fall behind arrivals when a service is slow, which hides nothing.
 """
 
 from __future__ import annotations
