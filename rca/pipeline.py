@@ -229,8 +229,11 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
     case.insert("provenance", pl.DataFrame(rows))
 
 
-def write(case: Case, out: Path) -> list[Path]:
-    """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT."""
+def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
+    """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT.
+
+    `template` is a form for postmortem.md instead of the one that comes with `rca`.
+    """
     import json
 
     from rca import postmortem
@@ -238,7 +241,7 @@ def write(case: Case, out: Path) -> list[Path]:
 
     out.mkdir(parents=True, exist_ok=True)
     written = fixes.write_files(case, out) + guardrails.write_files(case, out)
-    written += postmortem.write(case, out)
+    written += postmortem.write(case, out, template)
     path = out / "verdict.json"
     path.write_text(
         json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
