@@ -50,7 +50,7 @@ def measure(python: str, reader: str, form: str, path: Path, repeat: int) -> Run
         wall_s = time.monotonic() - begun
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows, peak_mb = said.split()
+        rows, peak_mb = said.split()[-2:]
         runs.append(Run(cpu_s, wall_s, float(peak_mb), int(rows)))
     return min(runs)
 
@@ -98,7 +98,7 @@ def table(forms: list[str], sizes: list[int], repeat: int, hta: str | None) -> I
     for form in forms:
         for size in sizes:
             with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "recording"
+                path = Path(folder) / "recording.json"  # HTA asks for the ending
                 generate.write(form, path, size * 1_000_000)
                 mb = path.stat().st_size / 1e6
                 yield from lines(form, path, mb, repeat, hta)

@@ -139,9 +139,12 @@ def _loop_exposition(path: Path) -> int:
 
 def hta(path: Path) -> int:
     """Holistic Trace Analysis' own loader; run with a Python that has it."""
-    from hta.common.trace_file import read_trace  # type: ignore[import-not-found]  # noqa: PLC0415
+    from hta.common.trace_parser import (  # type: ignore[import-not-found]  # noqa: PLC0415
+        parse_trace_dataframe,
+    )
+    from hta.configs.parser_config import ParserConfig  # type: ignore[import-not-found]  # noqa: PLC0415
 
-    return len(read_trace(str(path)))
+    return len(parse_trace_dataframe(str(path), ParserConfig.get_default_cfg())[1])
 
 
 USUAL: dict[str, Callable[[Path], int]] = {

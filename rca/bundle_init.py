@@ -269,13 +269,13 @@ title = ""
 # The service that got slow, as its traces or deployment call it.
 service = {service}
 
-# When it was slow, if you know better than a search would. Without it, rca looks for it.
+# When it was slow, if you know better than a search would. One of both is enough; without, rca looks for it.
 {span}
 # [incident]
 # start = {start}
 # end = {end}
 
-# What was promised to users; named in the postmortem.
+# What was promised to users; an objective that requests broke is an incident.
 # [slo]
 # e2e_p99 = "< 2 s"
 # ttft_p95 = "< 500 ms"

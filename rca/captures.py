@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rca.case import Case
-from rca.plain import duration, percent, printable
+from rca.plain import duration, percent, printable, size
 
 _DEVICES = 4
 _NAMES = 3
@@ -31,6 +31,14 @@ _NAMES_SQL = """
 SELECT name, sum(count), sum(total_ns)
 FROM {view} JOIN source AS s ON s.id = source_id
 WHERE s.part = 'incident' GROUP BY name ORDER BY 3 DESC, 1 LIMIT ?
+"""
+_BANDWIDTH_SQL = """
+SELECT b.device, b.dram_share, b.dram_bytes_per_s, b.peak_bytes_per_s, b.tensor_share
+FROM gpu_bandwidth AS b
+JOIN source AS s ON s.id = b.source_id
+WHERE s.part = 'incident' AND (b.dram_share IS NOT NULL OR b.tensor_share IS NOT NULL)
+ORDER BY b.source_id, b.device
+LIMIT ?
 """
 _IDLE = {
     "no request": "no request in flight",
@@ -60,6 +68,7 @@ def told(case: Case) -> list[tuple[str, str]]:
         lines.append(
             ("GPU", f"and {len(devices) - _DEVICES} more devices, see the view gpu_breakdown")
         )
+    lines += [("GPU", _bandwidth(*row)) for row in case.rows(_BANDWIDTH_SQL, [_DEVICES])]
     for kind, view in (("KERNELS", "kernel_summary"), ("CALLS", "api_summary")):
         for name, count, total in case.rows(_NAMES_SQL.format(view=view), [_NAMES]):
             text = f"{printable(name, 70)}  {int(count):,} times, {duration(float(total))} together"
@@ -95,3 +104,16 @@ def _device(row: tuple[int, ...], idle_of: Shares, copies_of: Shares, n_sources:
     text = f"{where}device {device}: busy {percent(busy / span)} of {duration(span)} in {kernels:,} kernels"
     text += f": {', '.join(parts)}"
     return text + (f"; idle: {', '.join(idle)}" if idle else "")
+
+
+def _bandwidth(
+    device: int, dram: float | None, used: float | None, peak: int | None, tensor: float | None
+) -> str:
+    """What hardware counters say of one device."""
+    parts = []
+    if dram is not None:
+        known = f" ({size(used)}/s of {size(peak)}/s)" if used is not None and peak else ""
+        parts.append(f"memory bandwidth {percent(dram)} of its peak{known}")
+    if tensor is not None:
+        parts.append(f"tensor cores {percent(tensor)}")
+    return f"device {device}: {', '.join(parts)}"

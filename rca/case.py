@@ -21,6 +21,7 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
     "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),
     "cpu_op": ("start_ns", "start_ns + dur_ns"),
     "memory_event": ("ts_ns", "ts_ns"),
+    "sched_event": ("ts_ns", "ts_ns"),
     "span": ("start_ns", "start_ns + coalesce(dur_ns, 0)"),
     "log": ("ts_ns", "ts_ns"),
     "alert": ("start_ns", "coalesce(end_ns, start_ns)"),

@@ -30,7 +30,7 @@ class Fix:
     Attributes:
         value: What to set where no recording tells what it was before.
         factor: The same as a factor of what is set now.
-        command: 'restart' for a fix that is a command and no setting.
+        command: 'restart' or 'cache_ttl' for a fix that is no setting.
         approver: Who should agree, where it is not the usual person of the kind.
         revert: When to take it back, beside the symptom.
     """
@@ -207,7 +207,7 @@ def _check(cause: Cause, name: str) -> None:
     for fix in cause.fixes:
         must(fix.kind, FIX_KINDS, "fix.kind")
         must(fix.phase, PHASES, "fix.phase")
-        must(fix.command or "restart", ("restart",), "fix.command")
+        must(fix.command or "restart", ("restart", "cache_ttl"), "fix.command")
     known = set(meanings()) | _FUTURE_ROLES
     for role in {*cause.expected, *cause.neutral, *cause.requires}:
         if role not in known:

@@ -14,6 +14,7 @@ from rca import __version__
 from rca.compare_command import compare
 from rca.errors import RcaError
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
+from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
 from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
 
@@ -117,6 +118,15 @@ def analyze(
     no_trial: Annotated[
         bool, typer.Option("--no-trial", help="Leave the experiment out.")
     ] = False,
+    recipes_budget: Annotated[
+        str,
+        typer.Option(
+            "--recipes-budget", help="Wall time for NVIDIA's recipes on .nsys-rep files."
+        ),
+    ] = "60s",
+    no_recipes: Annotated[
+        bool, typer.Option("--no-recipes", help="Leave NVIDIA's recipes out.")
+    ] = False,
     causes: CausesOption = None,
     who: JudgeOption = Who.rules,
     model: ModelOption = None,
@@ -136,6 +146,9 @@ def analyze(
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
+        recipes_budget_s=None
+        if no_recipes
+        else parse_seconds(recipes_budget, "--recipes-budget"),
     )
     with progress_bar(quiet or as_json) as (step, progress):
         case = pipeline.analyze(
@@ -245,24 +258,29 @@ def _render(case: Case) -> None:
     render(case, Console(highlight=False))
 
 
-@app.command()
+@app.command(cls=BarePrint)
 def report(
     case: CaseArgument,
     out: OutOption = Path("rca-out"),
     show: Annotated[
-        bool, typer.Option("--print", help="Print the postmortem as well.")
-    ] = False,
+        Print | None,
+        typer.Option("--print", help="Print the postmortem, or a message for a chat, as well."),
+    ] = None,
+    template: Annotated[
+        Path | None, typer.Option("--template", help="A form of your own for it (Jinja).")
+    ] = None,
 ) -> None:
-    """Write postmortem, report and fixes again from a case."""
-    from rca import pipeline
+    """Write postmortem, report and fixes again from a case; what people wrote in is kept."""
+    from rca import pipeline, postmortem
     from rca.case import Case
 
     with Case.open(case, read_only=True) as opened:
-        written = pipeline.write(opened, out)
-    if show:
+        written = pipeline.write(opened, out, template)
+        message = postmortem.brief(opened) if show is Print.short else ""
+    if show is Print.full:
         print((out / "postmortem.md").read_text(encoding="utf-8"))
     else:
-        print("\n".join(str(p) for p in written))
+        print(message or "\n".join(str(p) for p in written))
 
 
 @app.command()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from rca import nsys
+from rca import nsys, nsys_recipe
 from rca.errors import CaseError, NsysError
 from rca.plain import printable, size
 
@@ -27,7 +27,6 @@ _CORE = (
     "openai",
 )  # fmt: skip
 _MODULES = {"scikit-learn": "sklearn", "pyyaml": "yaml", "vl-convert-python": "vl_convert"}
-_RECIPES_NEED = ("numpy", "pandas", "pyarrow", "psutil", "asyncore")
 _ANSWER_S = 30
 _LITTLE_DISK = 5_000_000_000
 _LITTLE_MEMORY = 2_000_000_000
@@ -143,30 +142,15 @@ def _programs() -> Iterator[Finding]:
 
 
 def _recipes() -> Finding:
-    """The Python that nsys would run recipes with: the first one on PATH."""
-    serves = "rca recipe: NVIDIA's own analyses of reports"
-    hint = (
-        "make an environment of Python 3.11 or older with numpy, pandas, pyarrow and psutil, "
-        "and give its Python: rca recipe NAME REPORT --python ENV/bin/python"
-    )
-    python = shutil.which("python")
-    if python is None:
-        return Finding("recipe environment", "missing", "no python on PATH", serves, hint)
-    probe = (
-        "import importlib.util, sys; print('version', sys.version.split()[0]); "
-        f"print('lacks', *[m for m in {_RECIPES_NEED!r} if not importlib.util.find_spec(m)])"
-    )
-    said = _said([python, "-W", "ignore", "-c", probe])
-    version, lacks = (
-        re.search(rf"^{w}(.*)$", said, re.MULTILINE) for w in ("version", "lacks")
-    )
-    if version is None or lacks is None:
-        return Finding("recipe environment", "broken", f"{python} does not run", serves, hint)
-    named = f"Python{version[1]} at {python}"
-    if lacks[1].strip():
-        told = f"{named} lacks {', '.join(lacks[1].split())}"
-        return Finding("recipe environment", "missing", told, serves, hint)
-    return Finding("recipe environment", "found", named, serves)
+    """The Python that nsys would run recipes with."""
+    serves = "rca recipe, and NVIDIA's own figures beside ours in rca analyze"
+    try:
+        python = nsys_recipe.find_python()
+    except NsysError as error:
+        status: Status = "broken" if "does not run" in error.problem else "missing"
+        return Finding("recipe environment", status, _line(error), serves, nsys_recipe.HINT)
+    said = _said([str(python), "-W", "ignore", "--version"]).strip()
+    return Finding("recipe environment", "found", printable(f"{said} at {python}"), serves)
 
 
 def _torch() -> Iterator[Finding]:

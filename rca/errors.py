@@ -7,6 +7,7 @@ RcaError
 ├── QueryError       SQL that DuckDB refuses
 ├── CauseError       a cause file that does not hold together
 ├── JudgeError       the language model's endpoint failed; the offline verdict stands
+├── TemplateError    a form for the postmortem that cannot be rendered
 ├── NsysError        the nsys program is missing or did not do its work
 └── MissingExtra     an optional package is needed
 
@@ -58,6 +59,10 @@ class CauseError(RcaError):
 
 class JudgeError(RcaError):
     """The language model's endpoint failed; the offline verdict stands."""
+
+
+class TemplateError(RcaError):
+    """A form for the postmortem that cannot be read or rendered."""
 
 
 class NsysError(RcaError):

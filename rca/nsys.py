@@ -50,7 +50,7 @@ def version(nsys: str | Path | None = None) -> str:
     """
     program = find(nsys)
     with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
-        said = _run([str(program), "--version"], Path(folder), timeout_s=60)
+        said = run([str(program), "--version"], Path(folder), timeout_s=60)
     found = re.search(r"version (\d[\d.]*\d)", said)
     if not found:
         raise NsysError("does not say its version", path=str(program))
@@ -79,101 +79,28 @@ def exported(
         work = Path(folder)
         output = work / "export.sqlite"
         command = [str(program), "export", "--type", "sqlite", "--force-overwrite", "true"]
-        command += ["--output", str(output), str(_linked(report, work))]
-        said = _run(command, work, timeout_s=timeout_s)
+        command += ["--output", str(output), str(linked(report, work))]
+        said = run(command, work, timeout_s=timeout_s)
         if not output.is_file() or not output.stat().st_size:
-            raise NsysError(_reason(said, program), path=str(report), hint=hint)
+            raise NsysError(reason(said, program), path=str(report), hint=hint)
         yield output
 
 
-def run_recipe(
-    name: str,
-    reports: Sequence[Path],
-    out_dir: Path,
-    *,
-    nsys: str | Path | None = None,
-    python: Path | None = None,
-    arguments: Sequence[str] = (),
-    timeout_s: float = TIMEOUT_S,
-) -> list[Path]:
-    """Run a recipe of nsys over reports; returns the files it wrote, moved to `out_dir`.
-
-    Args:
-        name: Name of the recipe, for example 'cuda_gpu_kern_sum'.
-        reports: .nsys-rep or .qdrep files; recipes do not read SQLite.
-        out_dir: Where results go; made when missing. Files of the same name are replaced.
-        nsys: The program, see `find`.
-        python: A Python that has what recipes need (numpy, pandas, pyarrow); PATH decides without.
-        arguments: Further arguments of the recipe.
-        timeout_s: Seconds after which it is ended.
-
-    Raises:
-        NsysError: The name is none, a report is none, or no result was written.
-    """
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
-        raise NsysError(f"{name!r} is no name of a recipe", hint="see: nsys recipe --help")
-    for report in reports:
-        _check_report(report)
-    program = find(nsys)
-    with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
-        work = Path(folder)
-        linked = [_linked(r, work / "reports", _stem(i, r)) for i, r in enumerate(reports)]
-        source = linked[0] if len(linked) == 1 else work / "reports"
-        command = [str(program), "recipe", name, "--input", str(source), *arguments]
-        said = ""
-        for extra in (
-            ["--csv"],
-            [],
-        ):  # not every recipe knows --csv, and none says so by its exit code
-            output = _made(work / f"out{len(extra)}") / name
-            said = _run(
-                [*command, *extra, "--output", str(output)], _made(work / "cwd"),
-                timeout_s=timeout_s, environment=_with_python(python),
-            )  # fmt: skip
-            results = [p for p in output.rglob("*") if p.suffix in (".parquet", ".csv")]
-            if results:
-                return _moved(output, out_dir)
-        raise NsysError(
-            f"recipe {name} gave no result: {_reason(said, program)}",
-            path=str(reports[0]),
-            hint="see: rca doctor" if "No module named" in said else None,
-        )
-
-
-def _check_report(report: Path) -> None:
-    try:
-        with report.open("rb") as file:
-            magic = file.read(len(REPORT_MAGIC))
-    except OSError as error:
-        raise NsysError(f"cannot be read: {error.strerror}", path=str(report)) from error
-    if magic != REPORT_MAGIC:
-        raise NsysError("is no report of Nsight Systems (.nsys-rep, .qdrep)", path=str(report))
-
-
-def _made(folder: Path) -> Path:
+def made(folder: Path) -> Path:
+    """The folder, made when missing."""
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
-def _linked(report: Path, folder: Path, stem: str = "report") -> Path:
+def linked(report: Path, folder: Path, stem: str = "report") -> Path:
     """A link to the report: nsys writes beside its input, which may not be ours to write into."""
     suffix = ".qdrep" if report.suffix == ".qdrep" else ".nsys-rep"
-    link = _made(folder) / f"{stem}{suffix}"
+    link = made(folder) / f"{stem}{suffix}"
     link.symlink_to(report.absolute())
     return link
 
 
-def _stem(number: int, report: Path) -> str:
-    """A name that results can show: the report's own, told apart from others of the same name."""
-    return f"{number:03d}_{re.sub(r'[^A-Za-z0-9._-]', '_', report.stem)}"
-
-
-def _with_python(python: Path | None) -> dict[str, str]:
-    folder = str(python.parent) if python else ""
-    return {"PATH": os.pathsep.join(p for p in (folder, os.environ.get("PATH", "")) if p)}
-
-
-def _run(
+def run(
     command: Sequence[str],
     folder: Path,
     *,
@@ -201,8 +128,8 @@ def _run(
     return said.decode("utf-8", "replace")
 
 
-def _reason(said: str, program: Path) -> str:
-    """Why there is no output, in one line."""
+def reason(said: str, program: Path) -> str:
+    """Why nsys gave no output, in one line."""
     if newer := _NEWER.search(said):
         return f"was recorded by Nsight Systems {newer[1]}, which is newer than {program}"
     lines = [line.strip() for line in said.splitlines() if line.strip()]
@@ -210,13 +137,3 @@ def _reason(said: str, program: Path) -> str:
     return (
         f"nsys made nothing of it: {telling[0][:300]}" if telling else "nsys made nothing of it"
     )
-
-
-def _moved(output: Path, out_dir: Path) -> list[Path]:
-    moved = []
-    for path in sorted(p for p in output.rglob("*") if p.is_file() and not p.is_symlink()):
-        target = out_dir / path.relative_to(output)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.move(path, target)
-        moved.append(target)
-    return moved

@@ -24,6 +24,7 @@ from rca import (
     hypotheses,
     lint,
     patterns,
+    recipes,
     roles,
     suspects,
     trial,
@@ -50,12 +51,14 @@ class Options:
         trial_budget_s: Wall time for the experiment, None for no experiment.
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
+        recipes_budget_s: Wall time for NVIDIA's recipes on its reports, None for none.
     """
 
     judge: Judge | None = None
     trial_budget_s: float | None = DEFAULT_BUDGET_S
     causes: Path | None = None
     max_unpacked: int = DEFAULT_MAX_UNPACKED
+    recipes_budget_s: float | None = recipes.DEFAULT_BUDGET_S
 
 
 def _silent(_: str) -> None:
@@ -83,7 +86,9 @@ def analyze(
     """
     options = options or Options()
     step("ingest")
-    case, bundle = _read(paths, baseline, case_path, options.max_unpacked, progress)
+    case, bundle = _read(
+        paths, baseline, case_path, options.max_unpacked, progress, options.recipes_budget_s
+    )
     diagnose(case, bundle.settings, options, step)
     _write_provenance(case, bundle, options)
     return case
@@ -111,6 +116,7 @@ def _read(
     case_path: Path | None,
     max_unpacked: int,
     progress: Progress | None,
+    recipes_budget_s: float | None = None,
     *,
     keep: bool = False,
 ) -> tuple[DiagnosedCase, Bundle]:
@@ -123,6 +129,7 @@ def _read(
             else DiagnosedCase.create(case_path)
         )
         ingest(case, bundle, progress)
+        recipes.run(case, bundle, recipes_budget_s)
     return case, bundle
 
 
@@ -226,8 +233,11 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
     case.insert("provenance", pl.DataFrame(rows))
 
 
-def write(case: Case, out: Path) -> list[Path]:
-    """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT."""
+def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
+    """Write postmortem.md, report.html, verdict.json, charts/ and fixes/ below OUT.
+
+    `template` is a form for postmortem.md instead of the one that comes with `rca`.
+    """
     import json
 
     from rca import postmortem
@@ -235,7 +245,7 @@ def write(case: Case, out: Path) -> list[Path]:
 
     out.mkdir(parents=True, exist_ok=True)
     written = fixes.write_files(case, out) + guardrails.write_files(case, out)
-    written += postmortem.write(case, out)
+    written += postmortem.write(case, out, template)
     path = out / "verdict.json"
     path.write_text(
         json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"

@@ -179,8 +179,8 @@ def assign(case: Case) -> int:
 
 _SILENT = re.compile(
     r".*(_bucket|_created|_info|_timestamp_seconds|_time_seconds)$|^(up|scrape_.*|ALERTS.*)$"
-    # Kernels and loads tried one after the other have no common mean.
-    r"|^(ncu_|perf_analyzer_).*"
+    # Kernels and loads tried one after the other have no common mean; a capture has views of its own.
+    r"|^(ncu_|perf_analyzer_|nsys_gpu_).*"
 )
 
 

@@ -1,303 +1,289 @@
-"""The scan for an incident: the stretch of bins in which symptoms left their healthy range.
+"""The scan for an incident: the stretch of time in which symptoms left their healthy range.
 
-Each symptom is compared with the healthy reference on its own robust scale, the strongest of them
-make one score for each bin of time, and the stretch with the largest sum of scores above a bar is
-the incident. The bar for the sum is set by the same scan on the healthy reference itself, since a
-fixed one does not carry over between systems.
+Every stretch of bins is a candidate. For each symptom its mean score inside is compared with the
+healthy reference and with the rest of the recording; the weaker of the two counts, since what
+differs from one of them only differs between days, or was never well. The strongest symptom of the
+strongest stretch must pass a bar, which is raised for a system whose own healthy halves differ that
+much from each other. Where the incident begins and ends is then fitted as one box to all symptoms
+that moved.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
+from rca.demand import MARK, residuals
 from rca.signals import Points, Signal, Values, meanings
+from rca.track import Grid, Track, grid, track
 
-BAR = 0.45
-"""Score of a bin, 0 to 1, above which it speaks for an incident."""
-MIN_SUM = 2.0
-"""Smallest sum above the bar that counts: about four bins far out of range."""
-SELF_FACTOR = 1.3
-"""The sum must exceed the reference's own largest sum by this factor."""
+BAR = 4.7
+"""Deviation that a stretch must reach, in standard errors, with a baseline."""
+BAR_ALONE = 5.2
+"""The same without one."""
+OWN_FACTOR = 1.15
+"""The deviation must exceed what the baseline's halves show between each other by this factor."""
 MIN_RATIO = 1.12
 """A latency must have grown by this factor, both against the reference and against the lead-in."""
-_AS_GOOD = 0.8
-"""Share of the best fit that a start at a recorded change must reach to be taken."""
-_MAX_BINS = 4000
-_FEWEST_BINS = 20
-_REQUESTS_A_BIN = 8
-_Grid = tuple[Values, Values]
-"""Values and numbers of observations, bin by bin."""
-_LATENCY_FLOOR = 0.06
-_LATENCY_CV = 0.8
-"""Coefficient of variation assumed for the latency of single requests."""
-_LEVEL_FLOOR = 0.02
+MOST_FOUND = 3
+_USUAL_SYMPTOMS = 14
+_MAX_BINS = 240
+_FEWEST_BINS = 4
+_LIVES = 15
+"""An incident lasts longer than so many typical requests one after the other."""
+_LONGEST_LEAST, _LEAST_ALONE = 6, 8
+"""The least length is at most this part of the recording, and without a baseline at least that."""
+_FEWEST_OUTSIDE = 6.0
+_NO_LEAD_IN = 0.75
+"""A deviation that nothing of the recording itself confirms counts by this factor."""
+_BETWEEN_DAYS, _WITHIN_DAY = 0.1, 0.05
+"""Standard deviation of a mean score between healthy times, whatever their length."""
+_MOVED = 0.6
+"""A symptom that reaches this part of the strongest one's deviation helps to place the window."""
+_BASELINE_SHARE = 0.5
+_LEAST_SHARE = 0.04
+_DROP = 3.84
+"""Twice the log likelihood ratio at which an end of the window is contradicted (95 %)."""
+_NOT_SCANNED = ("slow_requests",)
+"""The same requests again, cut at a quantile of the baseline."""
+
+
+_Mask = npt.NDArray[np.bool_]
+
+
+class Found(NamedTuple):
+    """One stretch: bins first to last, and the largest distance of an end to a likely other one."""
+
+    first: int
+    last: int
+    score: float
+    margin_bins: int
+    role: str
 
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of a scan: bins [first, last], or None when nothing passed."""
+    """Result of a scan.
+
+    Attributes:
+        found: Stretches that passed, strongest first.
+        threshold: Deviation that had to be reached.
+        best: Largest deviation seen.
+        role: Symptom that showed it.
+    """
 
     start_ns: int
     step_ns: int
-    found: list[tuple[int, int, float]]
+    found: list[Found]
     threshold: float
     best: float
+    role: str = ""
+    best_span: tuple[int, int] = field(default=(0, 0))
+
+    def times(self, first: int, last: int) -> tuple[int, int]:
+        """Start and end of bins first to last, ns since the Unix epoch."""
+        return (
+            self.start_ns + first * self.step_ns,
+            self.start_ns + (last + 1) * self.step_ns,
+        )
 
 
-def find(symptoms: Sequence[Signal], marks_ns: Sequence[int] = ()) -> Scan:
-    """Scan the incident side of the symptoms; see the module's text.
+def is_symptom(signal: Signal) -> bool:
+    """Whether users feel it."""
+    known = meanings().get(signal.role)
+    return (
+        known is not None
+        and known.layer == "symptom"
+        and signal.source in ("metrics", "trace")
+        and signal.role not in _NOT_SCANNED
+    )
+
+
+def find(
+    signals: Sequence[Signal], marks_ns: Sequence[int] = (), *, ease: float = 1.0
+) -> Scan | None:
+    """Scan the incident side; see the module's text.
 
     Args:
-        symptoms: Signals of the layer 'symptom'.
+        signals: All signals; those of the layer 'symptom' are scanned, on others demand is known.
         marks_ns: Times of changes: a start that is nearly as good as the best and has one is taken.
+        ease: Factor on the bar, below 1 when something else says that there was an incident.
+
+    Returns:
+        None when there is no symptom to scan.
     """
-    start, step, bins = _grid(symptoms)
-    with_baseline = any(len(s.baseline.ts_ns) >= 3 for s in symptoms)
+    symptoms = [s for s in signals if is_symptom(s) and len(s.incident.ts_ns)]
+    if not symptoms:
+        return None
+    scanned = symptoms + residuals(signals)
+    on = grid(symptoms, _MAX_BINS)
+    tracks = [t for s in scanned if (t := track(s, on))]
+    with_baseline = any(t.healthy > 0 for t in tracks)
     if with_baseline:
-        references = [_side_grid(s.baseline, step) for s in symptoms]
-    else:
-        references = _quiet_references(symptoms, start, step, bins)
-    levels = [values for values, _ in references]
-    score = _score(
-        symptoms, levels, [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
-    )
-    own = max(_own_sum(symptoms, references), 0.0)
-    marks = sorted({(m - start) // step for m in marks_ns})
-    threshold = max(MIN_SUM, SELF_FACTOR * own) * (1.0 if with_baseline else 1.5)
-    found = []
-    for first, last, total in _stretches(score - BAR):
-        if total >= threshold and _matters(symptoms, levels, start, step, first, last):
-            found.append((*_sharpened(score, first, last, marks), total))
-        if len(found) == 3:
+        tracks = [t for t in tracks if t.healthy > 0]
+    least = _least_bins(symptoms, on)
+    if not with_baseline:
+        least = max(least, on.bins // _LEAST_ALONE)
+    bar = _bar(len(tracks), with_baseline)
+    if with_baseline:
+        bar = max(bar, OWN_FACTOR * _own(scanned, on, least))
+    bar *= ease
+    marks = sorted({(m - on.start_ns) // on.step_ns for m in marks_ns})
+    found: list[Found] = []
+    best, role, span = 0.0, "", (0, 0)
+    while tracks and len(found) < MOST_FOUND:
+        one = _strongest(tracks, on, least, marks)
+        if one is None:
             break
-    best = max((t for _, _, t in _stretches(score - BAR)), default=0.0)
-    return Scan(start, step, found, threshold, best)
+        if one.score > best:
+            best, role, span = one.score, one.role, (one.first, one.last)
+        if one.score < bar:
+            break
+        if _matters(scanned, on, one):
+            found.append(one)
+        tracks = [t.without(one.first, one.last) for t in tracks]
+    return Scan(on.start_ns, on.step_ns, found, bar, best, role, span)
 
 
-def _grid(symptoms: Sequence[Signal]) -> tuple[int, int, int]:
-    """Start, step and number of bins: the metrics' own step, or one that puts requests into bins."""
-    times = [s.incident.ts_ns for s in symptoms]
+def _bar(symptoms: int, with_baseline: bool) -> float:
+    """More symptoms have more ways to stray: as the largest of so many normal deviates grows."""
+    bar = BAR if with_baseline else BAR_ALONE
+    return math.sqrt(bar**2 + 2.0 * math.log(max(symptoms / _USUAL_SYMPTOMS, 1.0)))
+
+
+def _least_bins(symptoms: Sequence[Signal], on: Grid) -> int:
+    lives = [
+        float(np.median((s.baseline if len(s.baseline.ts_ns) else s.incident).values))
+        for s in symptoms
+        if s.role in ("e2e_latency", "gateway_latency")
+    ]
+    longest = max((v for v in lives if math.isfinite(v)), default=0.0)
+    wanted = math.ceil(_LIVES * longest * 1e9 / on.step_ns)
+    return max(min(wanted, on.bins // _LONGEST_LEAST), _FEWEST_BINS)
+
+
+def _own(signals: Sequence[Signal], on: Grid, least: int) -> float:
+    """Largest deviation that the baseline's halves show against each other."""
+    times = [s.baseline.ts_ns for s in signals if len(s.baseline.ts_ns)]
     start, end = min(int(t[0]) for t in times), max(int(t[-1]) for t in times)
-    steps = [
-        int(np.median(np.diff(s.incident.ts_ns)))
-        for s in symptoms
-        if s.source == "metrics" and len(s.incident.ts_ns) > 2
-    ]
-    step = int(np.median(steps)) if steps else (end - start) // 60
-    step = max(step, 1_000_000_000, (end - start) // _MAX_BINS + 1)
-    step *= _widening(symptoms, start, step, (end - start) // step + 1)
-    return start - step // 2, step, int((end - start) // step) + 2
+    middle = (start + end) // 2
+    bins = int((end - middle) // on.step_ns) + 2
+    if not 2 * least <= bins <= 4 * _MAX_BINS:
+        return 0.0
+    largest = 0.0
+    for begin, test in ((middle, (middle + 1, end)), (start, (start, middle))):
+        halves = [
+            _halved(s, test, (start, middle) if begin == middle else (middle + 1, end))
+            for s in signals
+        ]
+        half = Grid(begin - on.step_ns, on.step_ns, bins)
+        tracks = [t for s in halves if (t := track(s, half)) and t.healthy > 0]
+        one = _strongest(tracks, half, least, ()) if tracks else None
+        largest = max(largest, one.score if one else 0.0)
+    return largest
 
 
-def _widening(symptoms: Sequence[Signal], start: int, step: int, bins: int) -> int:
-    """How many steps make one bin, so that a mean latency rests on enough requests."""
-    counts = [
-        s.incident.counted_on_grid(start, step, int(bins))[1]
-        for s in symptoms
-        if s.role in ("e2e_latency", "gateway_latency", "ttft")
-    ]
-    if not counts:
-        return 1
-    medians = [float(np.median(c[c > 0])) for c in counts if (c > 0).any()]
-    typical = float(np.median(medians)) if medians else float("inf")
-    return int(min(max(1, np.ceil(_REQUESTS_A_BIN / typical)), max(1, bins // _FEWEST_BINS)))
+def _halved(signal: Signal, test: tuple[int, int], reference: tuple[int, int]) -> Signal:
+    return Signal(
+        signal.source,
+        signal.role,
+        signal.service,
+        signal.subject,
+        signal.baseline.between(*test),
+        signal.baseline.between(*reference),
+    )
 
 
-def _side_grid(points: Points, step: int) -> _Grid:
-    if not len(points.ts_ns):
-        return np.array([]), np.array([])
-    start = int(points.ts_ns[0]) - step // 2
-    bins = int((points.ts_ns[-1] - start) // step) + 1
-    # A baseline with gaps of days must not become millions of bins: points are kept in order instead.
-    if bins > _MAX_BINS:
-        return points.values, points.den
-    grid, counts = points.counted_on_grid(start, step, bins)
-    known = ~np.isnan(grid)
-    return grid[known], counts[known]
+def _between(values: Values) -> Values:
+    """Sums over bins [i, j), for all i and j."""
+    sums = np.concatenate(([0.0], values.cumsum()))
+    return sums[None, :] - sums[:, None]
 
 
-def _quiet_references(
-    symptoms: Sequence[Signal], start: int, step: int, bins: int
-) -> list[_Grid]:
-    """Without a baseline: the third of the time in which latency was lowest, as one stretch."""
-    counted = [s.incident.counted_on_grid(start, step, bins) for s in symptoms]
-    grids = [grid for grid, _ in counted]
-    level = np.zeros(bins)
-    seen = np.zeros(bins)
-    for grid in grids:
-        known = ~np.isnan(grid) & (grid > 0)
-        if known.sum() > 3:
-            centred = np.log(grid[known]) - np.median(np.log(grid[known]))
-            level[known] += centred
-            seen[known] += 1
-    mean = np.where(seen > 0, level / np.maximum(seen, 1), 0.0)
-    width = max(bins // 3, min(bins, 4))
-    sums = np.convolve(mean, np.ones(width) / width, mode="valid")
-    quiet = slice(int(np.argmin(sums)), int(np.argmin(sums)) + width)
-    return [(g[quiet][~np.isnan(g[quiet])], n[quiet][~np.isnan(g[quiet])]) for g, n in counted]
-
-
-def _scaled(signal: Signal, values: Values) -> Values:
-    """Latencies by their logarithm, so that a doubling counts the same at every level."""
-    if meanings()[signal.role].unit == "s":
-        return np.log(np.maximum(values, 1e-9))
-    return values
-
-
-def _z(signal: Signal, reference: Values, values: Values, counts: Values) -> Values:
-    """Robust deviations of `values` from the reference; a mean of few observations may stray."""
-    base = _scaled(signal, reference)
-    centre = float(np.median(base))
-    spread = 1.4826 * float(np.median(np.abs(base - centre)))
-    floor = _LATENCY_FLOOR if meanings()[signal.role].unit == "s" else _LEVEL_FLOOR
-    spread = max(spread, floor, 0.7 * float(np.std(base)))
-    unit = meanings()[signal.role].unit
-    if unit == "s":
-        chance = _LATENCY_CV / np.sqrt(np.maximum(counts, 1.0))
-    elif unit == "ratio":
-        share = min(max(float(np.mean(base)), _LEVEL_FLOOR), 0.5)
-        chance = np.sqrt(share * (1 - share) / np.maximum(counts, 1.0))
-    else:
-        chance = np.zeros(len(values))
-    return (_scaled(signal, values) - centre) / np.maximum(spread, chance)
-
-
-def _score(
-    symptoms: Sequence[Signal], references: Sequence[Values], grids: Sequence[_Grid]
-) -> Values:
-    """One score for each bin: the mean of the strongest third of the roles, 0 to 1, smoothed."""
-    by_role: dict[str, Values] = {}
-    for signal, reference, (grid, counts) in zip(symptoms, references, grids, strict=True):
-        if len(reference) < 3:
-            continue
-        with np.errstate(invalid="ignore"):
-            up = np.tanh(np.maximum(_z(signal, reference, grid, counts), 0.0) / 4.0)
-        before = by_role.get(signal.role)
-        by_role[signal.role] = up if before is None else np.fmax(before, up)
-    bins = max((len(g) for g, _ in grids), default=0)
-    if not by_role:
-        return np.zeros(bins)
-    stack = np.vstack(list(by_role.values()))
-    strongest = max(1, round(len(stack) / 3))
-    known = ~np.isnan(stack)
-    ranked = -np.sort(-np.where(known, stack, -1.0), axis=0)[:strongest]
-    counted = np.maximum((ranked >= 0).sum(axis=0), 1)
-    score = np.where(known.any(axis=0), np.maximum(ranked, 0).sum(axis=0) / counted, BAR)
-    padded = np.pad(score, 1, mode="edge")
-    smooth: Values = np.median(np.vstack([padded[:-2], padded[1:-1], padded[2:]]), axis=0)
-    return smooth
-
-
-def _own_sum(symptoms: Sequence[Signal], references: Sequence[_Grid]) -> float:
-    """Largest sum of the scan on the reference, each half judged by the other."""
-    best = 0.0
-    for side in (0, 1):
-        train, test = [], []
-        for values, counts in references:
-            cut = len(values) // 2 if len(values) >= 8 else len(values)
-            halves = [(values[:cut], counts[:cut]), (values[cut:], counts[cut:])]
-            train.append(halves[side][0])
-            test.append(halves[1 - side])
-        length = max((len(v) for v, _ in test), default=0)
-        if length >= 4:
-            grids = [_padded(v, n, length) for v, n in test]
-            for _, _, total in _stretches(_score(symptoms, train, grids) - BAR)[:1]:
-                best = max(best, total)
-    return best
-
-
-def _padded(values: Values, counts: Values, length: int) -> _Grid:
-    pad = (0, length - len(values))
-    return np.pad(values, pad, constant_values=np.nan), np.pad(counts, pad, constant_values=1.0)
-
-
-def _stretches(gain: Values) -> list[tuple[int, int, float]]:
-    """Disjoint stretches of largest sum, best first (first bin, last bin, sum)."""
-    found: list[tuple[int, int, float]] = []
-    left = gain.copy()
-    for _ in range(4):
-        best, first, last = 0.0, 0, -1
-        total, begin = 0.0, 0
-        for i, g in enumerate(left):
-            total += float(g)
-            if total <= 0:
-                total, begin = 0.0, i + 1
-            elif total > best:
-                best, first, last = total, begin, i
-        if last < 0:
-            break
-        found.append((first, last, best))
-        left[first : last + 1] = -np.inf
-    return _merged(found)
-
-
-def _merged(found: list[tuple[int, int, float]]) -> list[tuple[int, int, float]]:
-    """Stretches that are parted by less than a quarter of what they span are one incident."""
-    if not found:
-        return []
-    first, last, total = found[0]
-    rest = []
-    for a, b, more in found[1:]:
-        gap = max(a - last, first - b) - 1
-        if gap <= (max(b, last) - min(a, first)) / 4 and more >= total / 8:
-            first, last, total = min(a, first), max(b, last), total + more
-        else:
-            rest.append((a, b, more))
-    return [(first, last, total), *rest]
-
-
-def _sharpened(
-    score: Values, first: int, last: int, marks: Sequence[int] = ()
-) -> tuple[int, int]:
-    """The part of a stretch that differs most from all the rest: small troubles before it fall away.
-
-    A box is fitted to the severity by least squares: the bins [a, b] within the stretch for which
-    the variance between inside and outside is largest.
-    """
-    severity = np.sqrt(4.0 * np.arctanh(np.clip(score, 0.0, 0.9999)))
-    total, bins = float(severity.sum()), len(severity)
-    sums = np.concatenate(([0.0], np.cumsum(severity)))
-    ends = np.arange(first, last + 2)
-    inside = sums[ends][None, :] - sums[ends][:, None]
-    n = (ends[None, :] - ends[:, None]).astype(np.float64)
+def _deviation(one: Track, allowed: _Mask) -> Values:
+    """Deviation of each stretch in standard errors, the weaker of both comparisons."""
+    inside, excess = _between(one.weight), _between(one.excess)
+    outside = one.weight.sum() - inside
     with np.errstate(invalid="ignore", divide="ignore"):
-        gap = inside / n - (total - inside) / (bins - n)
-        gain = np.where((n >= 2) & (n < bins) & (gap > 0), gap**2 * n * (bins - n), -1.0)
-    a, b = np.unravel_index(int(np.argmax(gain)), gain.shape)
-    if gain[a, b] < 0:
-        return first, last
-    best = float(gain[a, b])
-    near = [m - first for m in marks if first <= m < int(ends[b]) - 1]
-    marked = max(near, key=lambda m: float(gain[m, b]), default=int(a))
-    if gain[marked, b] >= _AS_GOOD * best:
-        a = np.intp(marked)
-    return int(ends[a]), int(ends[b]) - 1
+        mean = excess / inside
+        rest = (one.excess.sum() - excess) / outside
+        within = (mean - rest) / np.sqrt(one.tau * (1 / inside + 1 / outside) + _WITHIN_DAY**2)
+        found = within
+        if one.healthy:
+            days = mean / np.sqrt(one.tau * (1 / inside + 1 / one.healthy) + _BETWEEN_DAYS**2)
+            found = np.where(
+                outside >= _FEWEST_OUTSIDE, np.minimum(days, within), days * _NO_LEAD_IN
+            )
+    sound = allowed & (inside >= _FEWEST_OUTSIDE)
+    if not one.healthy:
+        sound &= outside >= _FEWEST_OUTSIDE
+    deviation: Values = np.where(sound, found, -np.inf)
+    return deviation
 
 
-def _matters(
-    symptoms: Sequence[Signal],
-    references: Sequence[Values],
-    start: int,
-    step: int,
-    first: int,
-    last: int,
-) -> bool:
+def _gain(one: Track, allowed: _Mask) -> Values:
+    """Twice the log likelihood that a level of its own in a stretch adds."""
+    inside, excess = _between(one.weight), _between(one.excess)
+    outside = one.weight.sum() - inside + _BASELINE_SHARE * one.healthy
+    with np.errstate(invalid="ignore", divide="ignore"):
+        gap = excess / inside - (one.excess.sum() - excess) / outside
+        gain = gap**2 * inside * outside / (inside + outside) / one.tau
+    found: Values = np.where(allowed & (gap > 0) & (inside > 0) & (outside > 0), gain, 0.0)
+    return found
+
+
+def _strongest(
+    tracks: Sequence[Track], on: Grid, least: int, marks: Sequence[int]
+) -> Found | None:
+    ends = np.arange(on.bins + 1)
+    allowed = ends[None, :] - ends[:, None] >= least
+    peaks = np.array([float(_deviation(t, allowed).max()) for t in tracks])
+    strongest = int(np.argmax(peaks))
+    best = float(peaks[strongest])
+    if not best > 0:
+        return None
+    moved = [t for t, p in zip(tracks, peaks, strict=True) if p >= _MOVED * best]
+    gain = np.sum([_gain(t, allowed) for t in moved], axis=0) / len(moved)
+    a, b = (int(x) for x in np.unravel_index(int(np.argmax(gain)), gain.shape))
+    starts = np.flatnonzero(gain[:, b] >= gain[a, b] - _DROP)
+    stops = np.flatnonzero(gain[a] >= gain[a, b] - _DROP)
+    margin = max(a - starts[0], starts[-1] - a, b - stops[0], stops[-1] - b, 1)
+    marked = [m for m in marks if starts[0] <= m <= starts[-1] and m < b - 1]
+    a = max(marked, key=lambda m: float(gain[m, b]), default=a)
+    return Found(a, b - 1, best, int(margin), _named(tracks[strongest].signal))
+
+
+def _named(signal: Signal) -> str:
+    return signal.role.removesuffix(MARK)
+
+
+def _matters(signals: Sequence[Signal], on: Grid, one: Found) -> bool:
     """Whether a latency or an error rate moved by more than a trifle, against all that is healthy."""
-    low, high = start + first * step, start + (last + 1) * step
-    for signal, reference in zip(symptoms, references, strict=True):
-        inside = signal.incident.between(low, high)
-        before = signal.incident.between(int(signal.incident.ts_ns[0]), low - 1)
-        if not len(inside.ts_ns) or not len(reference):
-            continue
-        value, healthy = inside.pooled(), [float(np.mean(reference))]
-        if len(before.ts_ns) >= 3:
-            healthy.append(before.pooled())
-        if meanings()[signal.role].unit == "s":
-            if value >= MIN_RATIO * max(healthy):
-                return True
-        elif value >= max(healthy) + 2 * _LEVEL_FLOOR:
+    low = on.start_ns + one.first * on.step_ns
+    high = on.start_ns + (one.last + 1) * on.step_ns
+    for signal in signals:
+        inside = signal.incident.between(low + 1, high)
+        times = signal.incident.ts_ns
+        outside = signal.incident.pick((times <= low) | (times > high))
+        healthy = [p for p in (signal.baseline, outside) if len(p.ts_ns) >= 3]
+        if len(inside.ts_ns) and healthy and _grew(signal.role, inside, healthy):
             return True
     return False
+
+
+def _grew(role: str, inside: Points, healthy: Sequence[Points]) -> bool:
+    if role.endswith(MARK):
+        rise = float(np.median(inside.values)) - max(
+            float(np.median(p.values)) for p in healthy
+        )
+        return rise >= math.log(MIN_RATIO)
+    value, before = inside.pooled(), max(p.pooled() for p in healthy)
+    known = meanings()[role]
+    if known.unit == "s":
+        return value >= MIN_RATIO * before
+    return value >= before + min(_LEAST_SHARE, 2 * known.least)

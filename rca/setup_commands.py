@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,6 +35,14 @@ def doctor(as_json: JsonOption = False) -> None:
         raise RcaError(f"nothing works without: {', '.join(broken)}", hint="see above")
 
 
+class Mode(StrEnum):
+    """How a recipe works on several reports."""
+
+    none = "none"
+    concurrent = "concurrent"
+    dask = "dask-futures"
+
+
 class AfterDashes(TyperCommand):
     """A command whose words after `--` are another program's, kept in ctx.meta['after']."""
 
@@ -60,23 +69,45 @@ def recipe(
     ] = None,
     python: Annotated[
         Path | None,
-        typer.Option("--python", help="A Python with numpy, pandas, pyarrow, psutil."),
+        typer.Option(
+            "--python",
+            help="A Python that has what recipes need; else RCA_RECIPE_PYTHON, else PATH.",
+        ),
+    ] = None,
+    mode: Annotated[
+        Mode | None,
+        typer.Option(
+            "--mode", help="How the recipe spreads over reports; nsys chooses without."
+        ),
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="Wall time.")] = "15m",
     as_json: JsonOption = False,
 ) -> None:
     """Run one of NVIDIA's recipes over reports; what follows `--` goes to the recipe."""
-    from rca.nsys import run_recipe
+    from rca import nsys_recipe
     from rca.quantity import parse_seconds
 
-    made = run_recipe(
-        name, reports, out or Path(name), nsys=nsys, python=python,
-        arguments=ctx.meta["after"], timeout_s=parse_seconds(timeout, "--timeout"),
+    spread = ["--mode", mode.value] if mode else []
+    made = nsys_recipe.run(
+        name, reports, out or Path(name), program=nsys, python=_recipe_python(python),
+        arguments=[*spread, *ctx.meta["after"]], timeout_s=parse_seconds(timeout, "--timeout"),
     )  # fmt: skip
     if as_json:
         _print_json([str(path) for path in made])
     else:
         print("\n".join(str(path) for path in made))
+
+
+def _recipe_python(python: Path | None) -> Path | None:
+    """The Python for recipes; None leaves it to nsys, some versions of which have one of their own."""
+    from rca import nsys_recipe
+
+    try:
+        return nsys_recipe.find_python(python)
+    except RcaError:
+        if python is not None:
+            raise
+        return None
 
 
 def collect(

@@ -12,6 +12,7 @@ from rca import captures, wording
 from rca.answer import Answer, Evidence, read
 from rca.case import Case
 from rca.plain import confidence, duration, number, printable, size
+from rca.postmortem.impact import measure
 
 Row = tuple[str, str, str]  # label, text, style of the label
 
@@ -106,7 +107,20 @@ def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
     if share:
         sources = ", ".join(printable(i, 12) for i in wording.large_parts(answer))
         yield "" if why else "WHY", f"{share}   {sources}", "bold"
+    yield from _hit(case, answer)
     yield from _ruled_out(answer)
+
+
+def _hit(case: Case, answer: Answer) -> Iterator[Row]:
+    """Who was hit: the share of slow and of failed requests, and how many tenants had them."""
+    figures = {f.name: f for f in measure(case, answer.window)}
+    told = [
+        f"{figures[name].text}   {figures[name].id}"
+        for name in ("slow", "failed", "requests", "tenants")
+        if name in figures and (figures[name].observed or name not in {"slow", "failed"})
+    ]
+    for position, text in enumerate(told[:3]):
+        yield "HIT" if position == 0 else "", text, "bold"
 
 
 def _reasons(support: list[Evidence]) -> list[Evidence]:
@@ -155,17 +169,12 @@ def _moved(answer: Answer) -> Iterator[Row]:
 
 
 def _ruled_out(answer: Answer) -> Iterator[Row]:
-    lead = answer.leading
-    told = []
-    for other in answer.hypotheses:
-        contrary = wording.against(answer, other)
-        if other is not lead and contrary:
-            reason = wording.objection(answer, other, 1)
-            told.append(
-                f"{printable(other.cause, 60)}: {reason}   {printable(contrary[0].id, 12)}"
-            )
-    for position, text in enumerate(told[:4]):
-        yield "NOT" if position == 0 else "", text, "bold"
+    for position, ruling in enumerate(wording.rulings(answer, 1)[:4]):
+        name, cite = (
+            printable(ruling.hypothesis.cause, 60),
+            printable(ruling.evidence[0].id, 12),
+        )
+        yield "NOT" if position == 0 else "", f"{name}: {ruling.reason}   {cite}", "bold"
 
 
 def _missing(answer: Answer) -> Iterator[Row]:

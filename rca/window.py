@@ -8,50 +8,160 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 
+from rca import objective
 from rca.case import Case
 from rca.errors import BundleError
-from rca.scan import Scan, find
-from rca.signals import Signal, load, meanings
+from rca.scan import MIN_RATIO, Found, Scan, find
+from rca.signals import load, meanings
+
+EASED = 0.7
+"""Factor on the scan's bar when an objective, an alert or the user says that there was an incident."""
+_HINT_MARGIN_NS = 1_000_000_000
+_ALERT_DELAY_NS = 900 * 1_000_000_000
+"""An alert fires up to so long after what it is about: rates over minutes, and `for`."""
 
 
 def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
-    """Write incident_window: from the user's hint when there is one, else from the scan."""
+    """Write incident_window: from the user's hint, else from the scan, with what else speaks for one.
+
+    An objective that was broken, an alert that fired and a time that was told on one side only each
+    lower the bar of the scan: that there was an incident is then known, and the scan says when.
+
+    Raises:
+        BundleError: The settings hold a table or time that cannot be read.
+    """
     case.clear(["incident_window"])
-    slo = _slo_text(settings or {})
-    hint = _hint(settings or {})
-    if hint:
-        _write(case, [(hint[0], hint[1], None)], step_ns=1_000_000_000, by="hint", slo=slo)
+    told = _hint(settings or {})
+    objectives, _ = objective.read(_table(settings or {}, "slo"))
+    signals = load(case)
+    spent = objective.broken(objectives, signals)
+    if told.start_ns is not None and told.end_ns is not None:
+        window = _Window(told.start_ns, told.end_ns, _HINT_MARGIN_NS, None, "hint")
+        _write(case, [window], _words(spent, window), None)
         return
-    symptoms = [s for s in load(case) if _is_symptom(s) and len(s.incident.ts_ns)]
-    if not symptoms:
-        _write_none(case, "unknown", "no latency or error signal to find an incident in", slo)
-        return
+    claims = [_Claim("slo", b.start_ns, b.end_ns) for b in spent] + _alerts(case)
+    if told.start_ns is not None or told.end_ns is not None:
+        claims.insert(0, _Claim("hint", told.start_ns or 0, told.end_ns or _LAST_NS))
     marks = [ts for (ts,) in case.rows("SELECT ts_ns FROM change ORDER BY ts_ns")]
-    scan = find(symptoms, marks)
-    if not scan.found:
-        note = "latency and errors stayed within their healthy range"
-        _write_none(case, "none", note, slo, scan)
-        return
-    spans = [
-        (scan.start_ns + a * scan.step_ns, scan.start_ns + (b + 1) * scan.step_ns, score)
-        for a, b, score in scan.found
+    scan = find(signals, marks, ease=EASED if claims else 1.0)
+    windows = [w for f in scan.found if (w := _explained(scan, f, claims))] if scan else []
+    windows = [told.bounded(w) for w in windows] or _claimed(case, claims)
+    if windows:
+        threshold = scan.threshold if scan and windows[0].score is not None else None
+        _write(case, windows, _words(spent, windows[0]), threshold)
+    elif scan is None:
+        _write_none(case, "unknown", "no latency or error signal to find an incident in")
+    else:
+        _write_none(case, "none", _quiet(scan), scan)
+
+
+class _Claim(NamedTuple):
+    """Something that says that there was an incident, and about when."""
+
+    by: str
+    start_ns: int
+    end_ns: int
+
+    def agrees(self, start_ns: int, end_ns: int) -> bool:
+        """Whether a stretch is the one meant; an alert fires some time after it began."""
+        early = _ALERT_DELAY_NS if self.by == "alert" else 0
+        return start_ns <= self.end_ns and end_ns >= self.start_ns - early
+
+
+class _Told(NamedTuple):
+    """What the user told of the incident's time; None where nothing was told."""
+
+    start_ns: int | None
+    end_ns: int | None
+
+    def bounded(self, window: _Window) -> _Window:
+        """The window with the told end in place of the one that was found."""
+        start = window.start_ns if self.start_ns is None else self.start_ns
+        end = window.end_ns if self.end_ns is None else self.end_ns
+        return window._replace(start_ns=start, end_ns=end) if start < end else window
+
+
+def _explained(scan: Scan, found: Found, claims: Sequence[_Claim]) -> _Window | None:
+    """A stretch as a window, when it passes the bar alone or a claim agrees with it."""
+    start, end = scan.times(found.first, found.last)
+    by = [c.by for c in claims if c.agrees(start, end)]
+    alone = found.score >= scan.threshold / (EASED if claims else 1.0)
+    if not by and not alone:
+        return None
+    margin = found.margin_bins * scan.step_ns
+    return _Window(
+        start, end, margin, found.score, "hint" if "hint" in by else "scan" if alone else by[0]
+    )
+
+
+def _claimed(case: Case, claims: Sequence[_Claim]) -> list[_Window]:
+    """Windows of claims that need no scan: what the user told, and objectives that were broken."""
+    first, last = case.rows(
+        "SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident'"
+    )[0]
+    if first is None:
+        return []
+    found = [
+        (max(c.start_ns, first), min(c.end_ns, last), c.by)
+        for c in claims
+        if c.by in ("hint", "slo")
     ]
-    _write(case, spans, scan.step_ns, "scan", slo, scan.threshold)
+    return [
+        _Window(start, end, _HINT_MARGIN_NS, None, by)
+        for start, end, by in found[:1]
+        if start < end
+    ]
 
 
-def _is_symptom(signal: Signal) -> bool:
-    known = meanings().get(signal.role)
+def _alerts(case: Case) -> list[_Claim]:
+    """Alerts that fired on the incident side and not while all was well."""
+    rows = case.rows(
+        """
+        SELECT a.start_ns, coalesce(a.end_ns, s.last_ns) FROM alert AS a
+        JOIN source AS s ON s.id = a.source_id
+        WHERE s.part = 'incident'
+            AND coalesce(a.severity, '') NOT IN ('none', 'info')
+            AND a.name NOT IN (SELECT b.name FROM alert AS b JOIN source AS t ON t.id = b.source_id
+                WHERE t.part = 'baseline')
+        ORDER BY a.start_ns, a.name
+        """
+    )
+    return [_Claim("alert", start, end) for start, end in rows if end is not None]
+
+
+def _words(spent: Sequence[objective.Broken], window: _Window) -> str | None:
+    """Objectives that were broken in the window."""
+    said = [b.words for b in spent if b.start_ns < window.end_ns and b.end_ns > window.start_ns]
+    return ", ".join(said) or None
+
+
+class _Window(NamedTuple):
+    start_ns: int
+    end_ns: int
+    margin_ns: int
+    score: float | None
+    detected_by: str
+
+
+def _quiet(scan: Scan) -> str:
+    if not scan.role:
+        return "latency and errors stayed within their healthy range"
+    what = meanings()[scan.role].meaning
+    if scan.best >= scan.threshold:
+        return f"nothing that users feel grew by much; {what} rose, by less than {MIN_RATIO - 1:.0%}"
     return (
-        known is not None and known.layer == "symptom" and signal.source in ("metrics", "trace")
+        f"latency and errors stayed within their healthy range; the largest rise, of {what}, "
+        f"came to {scan.best:.1f} standard errors of {scan.threshold:.1f} that an incident needs"
     )
 
 
 _LAST_S = 2**63 // 1_000_000_000
 """Nanoseconds since 1970 fit 64 bits until then."""
+_LAST_NS = _LAST_S * 1_000_000_000
 
 
 def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
@@ -65,16 +175,16 @@ def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
     return found
 
 
-def _hint(settings: dict[str, Any]) -> tuple[int, int] | None:
+def _hint(settings: dict[str, Any]) -> _Told:
     incident = _table(settings, "incident")
-    if not incident.get("start") or not incident.get("end"):
-        return None
-    start, end = (_moment(incident[key], key) for key in ("start", "end"))
-    if end <= start:
+    start, end = (
+        _moment(incident[key], key) if incident.get(key) else None for key in ("start", "end")
+    )
+    if start is not None and end is not None and end <= start:
         raise BundleError(
             "incident ends before it starts", path="bundle.toml", place="[incident]"
         )
-    return start, end
+    return _Told(start, end)
 
 
 def _moment(value: Any, key: str) -> int:
@@ -102,34 +212,22 @@ def _moment(value: Any, key: str) -> int:
     return seconds * 1_000_000_000 + moment.microsecond * 1000
 
 
-def _slo_text(settings: dict[str, Any]) -> str | None:
-    slo = _table(settings, "slo")
-    return ", ".join(f"{k} {v}" for k, v in slo.items()) or None
-
-
 def _write(
-    case: Case,
-    spans: Sequence[tuple[int, int, float | None]],
-    step_ns: int,
-    by: str,
-    slo: str | None,
-    threshold: float | None = None,
+    case: Case, windows: Sequence[_Window], slo: str | None, threshold: float | None
 ) -> None:
     rows = [
         {
-            "id": i + 1, "status": "incident", "start_ns": start, "end_ns": end, "margin_ns": step_ns,
-            "detected_by": by, "slo": slo, "score": score, "threshold": threshold, "note": None,
+            "id": i + 1, "status": "incident", **w._asdict(),
+            "slo": slo if i == 0 else None, "threshold": threshold, "note": None,
         }
-        for i, (start, end, score) in enumerate(spans)
+        for i, w in enumerate(windows)
     ]  # fmt: skip
     case.insert("incident_window", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def _write_none(
-    case: Case, status: str, note: str, slo: str | None, scan: Scan | None = None
-) -> None:
+def _write_none(case: Case, status: str, note: str, scan: Scan | None = None) -> None:
     row = {
-        "id": 1, "status": status, "detected_by": "scan", "slo": slo, "note": note,
+        "id": 1, "status": status, "detected_by": "scan", "slo": None, "note": note,
         "score": scan.best if scan else None, "threshold": scan.threshold if scan else None,
     }  # fmt: skip
     case.insert("incident_window", pl.DataFrame([row]))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from typing import Any
@@ -123,22 +124,49 @@ def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
     return answer.cited(list(dict.fromkeys(ids)))
 
 
-def objection(answer: Answer, other: Hypothesis, n: int) -> str:
-    """What speaks against a hypothesis, with at most n movements: why, then what was measured.
+@dataclass(frozen=True)
+class Ruling:
+    """A hypothesis that is out, why in words, and the evidence that decides, best first."""
 
-    A movement that contradicts is one that the cause leaves alone, turns the other way, or does
-    not bring about; `does not account for` is true of all three.
+    hypothesis: Hypothesis
+    reason: str
+    evidence: list[Evidence]
+
+
+def rulings(answer: Answer, n: int) -> list[Ruling]:
+    """The hypotheses that evidence rules out, each with at most n pieces of it.
+
+    Many causes fail to account for the same strongest movement. So each is told by what was not
+    told of one before it, where the leading cause accounts for more that the other does not.
     """
-    contrary = against(answer, other)[:n]
-    told = "; ".join(movement(e) for e in contrary)
-    reasons = [str(r["because"]) for r in _rivalries(answer, other) if r.get("because")]
-    if reasons:
-        return (
-            f"{printable(reasons[0], 160)}; here {told}" if told else printable(reasons[0], 160)
+    told: set[str] = set()
+    found = []
+    for other in answer.hypotheses:
+        contrary = against(answer, other)
+        if not contrary or (other is answer.leading and answer.verdict.status == "diagnosed"):
+            continue
+        because = [str(r["because"]) for r in _rivalries(answer, other) if r.get("because")]
+        if not because:
+            contrary = list(dict.fromkeys([*contrary, *_unexplained(answer, other)]))
+            contrary.sort(key=lambda e: e.id in told)
+        chosen = contrary[:n]
+        told.add(chosen[0].id)
+        movements = "; ".join(movement(e) for e in chosen)
+        reason = (
+            f"{printable(because[0], 160)}; here {movements}"
+            if because
+            else f"does not account for {movements}"
         )
-    if contrary and contrary[0].id in other.contradicting:
-        return f"does not account for {told}"
-    return told
+        found.append(Ruling(other, reason, chosen))
+    return found
+
+
+def _unexplained(answer: Answer, other: Hypothesis) -> list[Evidence]:
+    """What moved and speaks for the leading cause, but not for the other, the strongest first."""
+    lead = answer.leading
+    ids = [i for i in lead.evidence if i not in other.evidence] if lead else []
+    moved = [e for e in answer.cited(ids) if e.direction not in {"flat", "event"}]
+    return sorted(moved, key=lambda e: -abs(e.strength))
 
 
 def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:

@@ -4,7 +4,8 @@
 
 Without names all are made. The traffic, the changes and the dates are the same each time.
 The twin's bundles are the same to the byte; the step times of torch's are measured, so
-those files differ a little between machines.
+those files differ a little between machines. One sample holds a recording of Nsight Systems too, made
+where nsys and nvtx are there (see sample_nsys.py) and kept as it was elsewhere.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import sample_nsys
+
 from rca.models.reproduce import reproduce
-from rca.models.settings import Plan
+from rca.models.settings import SECOND, Plan
 
 ROOT = Path(__file__).resolve().parent.parent / "sample_traces"
 LARGEST_BYTES = 2_000_000
@@ -31,10 +34,11 @@ class Sample:
     dose: float = 1.0
     engine: str = "twin"
     rate_per_s: float = Plan().traffic.rate_per_s
+    nsys: bool = False  # also recorded by Nsight Systems
 
 
 SAMPLES = {
-    "01_logits_processor_leak": Sample("logits_processor_leak", 11, engine="torch"),
+    "01_logits_processor_leak": Sample("logits_processor_leak", 11, engine="torch", nsys=True),
     "02_kv_pool_too_small": Sample("kv_pool_too_small", 24, 1.5, "torch"),
     "03_batch_window_mismatch": Sample("batch_window_mismatch", 37, engine="torch"),
     "04_healthy": Sample("healthy", 52, engine="torch"),
@@ -61,6 +65,8 @@ def main(names: list[str]) -> int:
         fresh = ROOT / f".{name}"  # the old one stays until the new one is complete
         shutil.rmtree(fresh, ignore_errors=True)
         make(SAMPLES[name], fresh)
+        if SAMPLES[name].nsys:
+            add_nsys(SAMPLES[name], fresh / "incident", folder / "incident")
         shutil.rmtree(folder, ignore_errors=True)
         fresh.rename(folder)
         print(f"{name}: {_size(folder):,} bytes")
@@ -84,6 +90,19 @@ def make(sample: Sample, folder: Path) -> None:
         healthy=Plan().with_traffic(rate_per_s=sample.rate_per_s),
         progress=lambda line: print(f"  {line}"),
     )
+
+
+def add_nsys(sample: Sample, incident: Path, old: Path) -> None:
+    """Record the faulty engine with nsys; without nsys the old recording is kept."""
+    if reason := sample_nsys.available():
+        print(f"  the old recording of nsys is kept: {reason}")
+        for path in old.glob("*.sqlite"):
+            shutil.copy(path, incident)
+        return
+    (trace,) = incident.glob("*.pt.trace.json.gz")
+    after_ns = int(trace.name.split(".")[1]) + 20 * SECOND
+    path = sample_nsys.record(sample.cause, sample.seed, incident, after_ns)
+    print(f"  {path.name}: {path.stat().st_size:,} bytes")
 
 
 def _size(folder: Path) -> int:

@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pytest
 
+from rca import nsys
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
+from rca.errors import NsysError
 from rca.ingest import ingest
 
 
@@ -36,6 +39,14 @@ def oracle(folder: str) -> list[dict[str, str]]:
     lines = (Path(root) / folder / "oracle.tsv").read_text().rstrip("\n").split("\n")
     header, *rows = (line.split("\t") for line in lines)
     return [dict(zip(header, row, strict=True)) for row in rows]
+
+
+def need_nsys() -> Path:
+    """The nsys program; skips the test where there is none."""
+    try:
+        return nsys.find()
+    except NsysError as error:
+        pytest.skip(str(error))
 
 
 def cell(value: Any) -> str:

@@ -26,7 +26,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose PATH has one folder, and no variables that rca reads."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("RCA_NSYS", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+    for name in ("RCA_NSYS", "RCA_RECIPE_PYTHON", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -58,6 +58,25 @@ def test_programs_are_asked_for_their_version(alone: Path) -> None:
     assert found["nsys"].detail.startswith("2024.1.1.59 at ")
     assert found["promtool"].detail.startswith("2.42.0 at ")
     assert str(alone / "python") in found["recipe environment"].detail
+
+
+def test_the_environment_of_recipes_is_found_where_a_variable_says(
+    alone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = program(
+        tmp_path,
+        "python3.11",
+        'case "$*" in *find_spec*) echo lacks;; *) echo Python 3.11.9;; esac',
+    )
+    monkeypatch.setenv("RCA_RECIPE_PYTHON", str(other))
+    found = examined()["recipe environment"]
+    assert (found.status, found.detail) == ("found", f"Python 3.11.9 at {other}")
+    program(tmp_path, "python3.11", "echo lacks pandas asyncore")
+    found = examined()["recipe environment"]
+    assert (found.status, found.detail) == (
+        "missing", f"{other}: lacks pandas, asyncore, which recipes need"
+    )  # fmt: skip
+    assert "pip install" in (found.hint or "")
 
 
 def test_programs_that_do_not_work_are_broken(

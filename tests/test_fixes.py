@@ -349,3 +349,45 @@ def test_flags_of_changes_and_of_command_lines_are_read_alike() -> None:
     text = "--enforce-eager --max-num-seqs=16 --enable-prefix-caching"
     told = {s.key: s.value for s in settings_in(text)}
     assert told == dict(flags(words_of(text)))
+
+
+def spans_of_keys(folder: Path, per_window: dict[str, list[int]]) -> Path:
+    spans = [
+        {
+            "traceId": f"{n:032x}", "spanId": f"{n:016x}", "name": "GET", "kind": 3,
+            "startTimeUnixNano": str(10**18 + window * 10**10 + 10**9), "endTimeUnixNano": str(10**18 + window * 10**10 + 2 * 10**9),
+            "attributes": [{"key": "cache.key", "value": {"stringValue": key}}],
+        }
+        for n, (key, window) in enumerate(
+            ((key, w) for key, counts in per_window.items() for w, c in enumerate(counts) for _ in range(c)), start=1
+        )
+    ]  # fmt: skip
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "cache"}}]}
+    path = folder / "traces.json"
+    path.write_text(json.dumps({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}))  # fmt: skip
+    return path
+
+
+def test_keys_live_as_long_as_they_are_hot(
+    read_files: Callable[..., Case], tmp_path: Path
+) -> None:
+    from rca.fixes.heat import keys
+
+    case = read_files(
+        spans_of_keys(tmp_path, {"hot": [10, 10], "warm": [0, 5], "cooling": [10, 0]})
+    )
+    found = {k.name: (k.requests, round(k.heat, 3), k.ttl_s, k.weight) for k in keys(case)}
+    # 0.8 x last window + 0.2 x the one before, as a share of the hottest: 10, 4 and 2.
+    assert found == {
+        "hot": (20, 1.0, 300, 2.5), "warm": (5, 0.4, 120, 1.0), "cooling": (10, 0.2, 30, 0.5),
+    }  # fmt: skip
+
+
+def test_the_scaling_score_rises_with_load(proposed: dict[str, Any]) -> None:
+    verdict, folder = proposed["06_overload"]
+    (scale,) = [f for f in verdict["fixes"] if f["kind"] == "scale"]
+    score = float(scale["action"].split("scaling score ")[1].split(" ")[0])
+    assert 0.5 < score <= 1
+    script = (folder / scale["file"]).read_text()
+    assert "kubectl -n llm scale deployment/llm-engine --replicas=" in script
+    assert "--replicas=1\n" in (folder / scale["undo"]).read_text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import gpu_recordings as recordings
 import pytest
 
-from rca import nsys
+from rca import nsys, nsys_recipe
 from rca.errors import NsysError
 from rca.parsers import recognise
 from rca.parsers.stream import read_head
@@ -138,8 +137,8 @@ else:
     output.mkdir()
     (output / 'analysis.parquet').write_text(' '.join(argv))
 """
-    made = nsys.run_recipe(
-        "nvtx_pace", [report], tmp_path / "out", nsys=program(tmp_path, script)
+    made = nsys_recipe.run(
+        "nvtx_pace", [report], tmp_path / "out", program=program(tmp_path, script)
     )
     assert made == [tmp_path / "out" / "analysis.parquet"]
     assert made[0].read_text().startswith("recipe nvtx_pace --input")
@@ -149,21 +148,18 @@ else:
 def test_a_recipe_that_gives_nothing_is_an_error(report: Path, tmp_path: Path) -> None:
     quiet = program(tmp_path, "print('INFO: No output generated.')")
     with pytest.raises(NsysError, match=r"gpu_gaps gave no result.*No output generated"):
-        nsys.run_recipe("gpu_gaps", [report], tmp_path / "out", nsys=quiet)
+        nsys_recipe.run("gpu_gaps", [report], tmp_path / "out", program=quiet)
     with pytest.raises(NsysError, match="no name of a recipe"):
-        nsys.run_recipe("../x", [report], tmp_path / "out", nsys=quiet)
+        nsys_recipe.run("../x", [report], tmp_path / "out", program=quiet)
     other = tmp_path / "x.sqlite"
     other.write_bytes(b"SQLite format 3\0")
     with pytest.raises(NsysError, match="is no report"):
-        nsys.run_recipe("gpu_gaps", [other], tmp_path / "out", nsys=quiet)
+        nsys_recipe.run("gpu_gaps", [other], tmp_path / "out", program=quiet)
 
 
 @pytest.fixture
 def real_nsys() -> Path:
-    try:
-        return nsys.find()
-    except NsysError as error:
-        pytest.skip(str(error))
+    return recordings.need_nsys()
 
 
 REPORTS = [n for n in ORACLE if not n.endswith(".sqlite")]
@@ -202,12 +198,12 @@ def test_a_report_of_a_newer_version_is_said_to_be_so(
 def test_the_real_program_runs_a_recipe(
     conformance: Path, real_nsys: Path, tmp_path: Path
 ) -> None:
-    python = shutil.which("python3")
     try:
-        made = nsys.run_recipe(
-            "cuda_gpu_kern_sum", [conformance / "nsys" / "a100_llm_report1.nsys-rep"], tmp_path / "out",
-            nsys=real_nsys, python=Path(python) if python else None,
-        )  # fmt: skip
+        python = nsys_recipe.find_python()
     except NsysError as error:
-        pytest.skip(f"what recipes need is not here: {error}")
+        pytest.skip(str(error))
+    made = nsys_recipe.run(
+        "cuda_gpu_kern_sum", [conformance / "nsys" / "a100_llm_report1.nsys-rep"], tmp_path / "out",
+        program=real_nsys, python=python, arguments=["--mode", "none"],
+    )  # fmt: skip
     assert "all_stats.csv" in [p.name for p in made]

@@ -262,3 +262,17 @@ def test_rows_of_a_refused_export_do_not_stay(file: Path) -> None:
     assert "cannot be read as SQLite" in failure
     assert case.rows("SELECT path FROM source") == [("sound.sqlite",)]
     assert case.scalar("SELECT count(*) FROM gpu_op") == 0
+
+
+def test_the_sample_of_a_leak_was_also_recorded_by_nsys() -> None:
+    folder = (
+        Path(__file__).parent.parent / "sample_traces" / "01_logits_processor_leak" / "incident"
+    )
+    (export,) = folder.glob("*.sqlite")
+    assert export.stat().st_size < 1_000_000
+    case = recordings.read(export)
+    assert case.scalar("SELECT producer FROM source") == "NVIDIA Nsight Systems 2023.4.4.54"
+    assert case.scalar("SELECT count FROM nvtx_summary WHERE name = 'engine_step'") == 60
+    steps = case.rows("SELECT name FROM nvtx_summary WHERE name <> 'engine_step'")
+    assert steps and all(name.startswith("execute_context_") for (name,) in steps)
+    assert case.rows("SELECT name FROM process") == [("python",)]

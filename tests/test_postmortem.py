@@ -15,7 +15,7 @@ from markdown_it import MarkdownIt
 from rca.answer import Trial, read
 from rca.case import Case
 from rca.errors import CaseError
-from rca.objective import objective_ns
+from rca.limits import objective_ns
 from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
@@ -59,7 +59,8 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
     assert "**Cause.** kv_pool_too_small (config), confidence 0.93" in text
     assert (
         "SEV1 proposed: 99.6 % of the requests took longer than the objective's 2 s (0 % when healthy): "
-        "99.6 times the 1 % that the objective leaves (I3)" in text
+        "99.6 times the 1 % that the objective leaves, 3.17 % of a budget of 30 days at even traffic (I3)"
+        in text
     )
     assert (
         "| 276 recorded requests arrived in the window (275 when healthy) | [I1](#i1) |" in text

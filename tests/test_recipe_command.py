@@ -22,7 +22,13 @@ output.mkdir()
 
 
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "RCA_NSYS": "", "COLUMNS": "120", "NO_COLOR": "1"}
+    environment = {
+        **os.environ,
+        "RCA_NSYS": "",
+        "RCA_RECIPE_PYTHON": "",
+        "COLUMNS": "120",
+        "NO_COLOR": "1",
+    }
     return subprocess.run(
         [sys.executable, "-m", "rca.cli", "recipe", *map(str, arguments)],
         capture_output=True, text=True, check=False, timeout=120, cwd=cwd, env=environment,
@@ -56,6 +62,14 @@ def test_files_are_printed_and_words_after_dashes_reach_the_recipe(
     told = (tmp_path / "o" / "stats.parquet").read_text().splitlines()
     assert told[:2] == ["recipe", "cuda_gpu_kern_sum"]
     assert told[4:7] == ["--mangled", "--out", "x"]
+
+
+def test_the_mode_reaches_the_recipe(report: Path, program: Path, tmp_path: Path) -> None:
+    given = ("gpu_gaps", report, "--nsys", program, "--out", "o", "--mode")
+    assert run(*given, "dask-futures", cwd=tmp_path).returncode == 0
+    told = (tmp_path / "o" / "stats.parquet").read_text().splitlines()
+    assert told[4:6] == ["--mode", "dask-futures"]
+    assert run(*given, "threads", cwd=tmp_path).returncode == 2
 
 
 def test_json_lists_the_files_below_a_folder_of_the_recipes_name(

@@ -25,7 +25,9 @@ TWINS = [fault.cause for fault in FAULTS.values() if fault.reproducible]
 
 def _texts(folder: Path) -> dict[Path, str]:
     return {
-        path: (gzip.decompress(data).decode() if path.suffix == ".gz" else data.decode())
+        path: (gzip.decompress(data) if path.suffix == ".gz" else data).decode(
+            "utf-8", "replace"
+        )
         for path in sorted(folder.rglob("*"))
         if path.is_file()
         for data in [path.read_bytes()]

@@ -40,7 +40,7 @@ def test_a_kernel_with_all_its_arguments(tmp_path: Path) -> None:
         "source_id": 1, "id": 0, "kind": "kernel", "name": "gemm", "device": 2, "context": 1,
         "stream": 9, "pid": 0, "start_ns": BASE_NS + 1_419_247_332_972_313, "dur_ns": 5120,
         "correlation": 11, "external_id": 3, "bytes": None, "copy_kind": None, "grid": "4,1,1",
-        "block": "128,1,1", "registers": 40, "shared_bytes": 512, "graph_id": None, "flaw": None,
+        "block": "128,1,1", "registers": 40, "shared_bytes": 512, "graph_id": None, "graph_node_id": None, "flaw": None,
     }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from rca.case import Case, sql_files
-from rca.objective import objective_ns
+from rca.limits import objective_ns
 
 FEWEST = 10
 """Requests from which on a side counts, and which a limit must leave on either side."""

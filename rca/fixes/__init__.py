@@ -11,7 +11,7 @@ import polars as pl
 
 from rca.case import Case
 from rca.catalogue import Fix
-from rca.fixes import cluster, code, rollback, setting
+from rca.fixes import cluster, code, heat, rollback, setting
 from rca.fixes.facts import ROLLBACK_CLASSES, Facts, gather
 from rca.fixes.gates import CIRCUIT_BREAK_CONFIDENCE, ROLLBACK_CONFIDENCE
 from rca.fixes.proposal import Proposal, investigate, named
@@ -106,6 +106,8 @@ def _from_catalogue(case: Case, fix: Fix, facts: Facts, *, restores: bool) -> Pr
     )  # fmt: skip
     if fix.command == "restart":
         return cluster.restart(case, plain, facts)
+    if fix.command == "cache_ttl":
+        return heat.propose(case, plain)
     if fix.kind == "config":
         return setting.propose(case, plain, fix, facts, restores=restores)
     if fix.kind == "code":

@@ -9,6 +9,7 @@ from dataclasses import replace
 from rca.case import Case
 from rca.fixes.facts import Facts, Workload, manifests, safe_name, workload
 from rca.fixes.gates import circuit_break as circuit_gate
+from rca.fixes.heat import scaling_score
 from rca.fixes.proposal import Proposal, investigate, script
 from rca.plain import printable, quantity
 
@@ -27,6 +28,10 @@ def scale(case: Case, plain: Proposal, facts: Facts) -> Proposal:
         return replace(plain, action=f"{plain.action} {_NO_WORKLOAD}")
     wanted = max(now + 1, math.ceil(now * factor))
     why = f"arrivals grew by {factor:.2g} ({cited})" if cited else "one more, to be measured"
+    pressing = scaling_score(case)
+    if pressing:
+        score, parts = pressing
+        why += f"; scaling score {score:.2f} of 1, 0.50 when healthy ({', '.join(parts)})"
     head = [f"{of.path}: {now} → {wanted} replicas, {why}"]
     to, back = (
         script(head, f"{of.kubectl} scale {of.path} --replicas={n}") for n in (wanted, now)

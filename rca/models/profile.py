@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torch.profiler import ProfilerActivity, profile
+from torch.profiler import ProfilerActivity, profile, record_function
 
 from rca.models.engine import Engine
 from rca.models.worker import TorchWorker
@@ -27,7 +27,7 @@ HOST = "node-a"
 
 def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Path:
     """Profile the engine's next steps; returns the .pt.trace.json.gz file written."""
-    worker.annotate = True
+    worker.annotate = record_function
     worker.follow_twin()
     try:
         with _quiet(), _profiler():
@@ -36,7 +36,7 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
         with _quiet(), _profiler() as seen:
             _run(engine, steps)
     finally:
-        worker.annotate = False
+        worker.annotate = None
         worker.pace = None
     with tempfile.TemporaryDirectory(prefix="rca-profile-") as scratch:
         raw = Path(scratch) / "trace.json"

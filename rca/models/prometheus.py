@@ -169,10 +169,10 @@ class Metrics:
         self._calls += [call for request in admission.requests for call in request.calls]
         self._cache.expect(admission)
 
-    def down(self, from_ns: int, until_ns: int) -> None:
+    def down(self, from_ns: int, until_ns: int, scrape_s: int = 1) -> None:
         """Scrapes of a process that does not answer: `up` is 0, all else is missing."""
         for at_ns in range(next_scrape_ns(from_ns), until_ns, SECOND):
-            if at_ns >= self.from_ns:
+            if at_ns >= self.from_ns and at_ns // SECOND % scrape_s == 0:
                 self._append(at_ns, "up", ENGINE_JOB, 0)
                 self._append(at_ns, "up", GATEWAY_JOB, 1)
 

@@ -22,7 +22,7 @@ from rca.models.fault import Fault
 from rca.models.faults import find
 from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
-from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns
+from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns, well_again_ns
 from rca.models.twin import TwinWorker
 from rca.models.workload import arrivals
 
@@ -40,12 +40,22 @@ _NEW_VERSION = "1.9.0"
 
 @dataclass(frozen=True)
 class Lengths:
-    """Seconds of virtual time, and profiled steps, of a bundle's stretches."""
+    """Seconds of virtual time of a bundle's stretches, and how closely they are watched.
+
+    Attributes:
+        recovery_s: healthy time after the fault; the profile is left out when there is any.
+        profiled_steps: 0 for no profile.
+        scrape_s: seconds between two scrapes.
+        sampled: share of the requests whose spans are kept.
+    """
 
     baseline_s: int = 60
     lead_in_s: int = 45
     fault_s: int = 60
+    recovery_s: int = 0
     profiled_steps: int = 14
+    scrape_s: int = 1
+    sampled: float = 1.0
 
 
 def reproduce(
@@ -178,13 +188,13 @@ class _Recorder:
         from_ns = self.begin_ns
         until_ns = from_ns + self.lengths.baseline_s * SECOND
         self.say(f"baseline: {self.lengths.baseline_s} s of the healthy service")
-        seen = Telemetry(from_ns, until_ns, 2 * self.seed)
+        seen = self._watch(from_ns, until_ns, 2 * self.seed)
         with self.bench.worker(self.healthy) as worker:
             engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
             self._send(engine, seen, self.healthy, 2 * self.seed, (engine.now_ns, until_ns))
             engine.run(until_ns)
             seen.write(self.out / "baseline", self.healthy)
-            self.bench.profile(engine, self.out / "baseline", self.lengths.profiled_steps)
+            self._profile(engine, self.out / "baseline")
 
     def incident(self) -> None:
         """Record the lead-in, the fault, and what is known of both."""
@@ -192,33 +202,45 @@ class _Recorder:
         fault_ns = from_ns + self.lengths.lead_in_s * SECOND
         until_ns = fault_ns + self.lengths.fault_s * SECOND
         self.say(f"incident: {self.lengths.lead_in_s} s healthy, {self.lengths.fault_s} s not")
-        seen = Telemetry(from_ns, until_ns, 2 * self.seed + 1)
+        end_ns = until_ns + self.lengths.recovery_s * SECOND
+        seen = self._watch(from_ns, end_ns, 2 * self.seed + 1)
         with ExitStack() as stack:
             worker = stack.enter_context(self.bench.worker(self.healthy))
             engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
             key = 2 * self.seed + 1
             self._send(engine, seen, self.healthy, key, (engine.now_ns, fault_ns))
             engine.run(fault_ns)
-            engine = self._switch(engine, seen, stack)
+            engine = self._switch(engine, self.faulty, seen, stack)
             self._send(engine, seen, self.faulty, key + 1_000_003, (fault_ns, until_ns))
             engine.run(until_ns)
-            seen.write(self.out / "incident", self.faulty)
+            if self.lengths.recovery_s:
+                engine = self._switch(engine, self.healthy, seen, stack)
+                self._send(engine, seen, self.healthy, key + 2_000_003, (until_ns, end_ns))
+                engine.run(end_ns)
+            seen.write(self.out / "incident", engine.plan)
             self._write_truth(seen, fault_ns, until_ns)
-            self.bench.profile(engine, self.out / "incident", self.lengths.profiled_steps)
+            self._profile(engine, self.out / "incident")
 
-    def _switch(self, old: Engine, seen: Telemetry, stack: ExitStack) -> Engine:
-        """Roll the change out: new arguments or a new image mean a new process."""
-        unchanged = (self.healthy.args, self.healthy.build) == (
-            self.faulty.args,
-            self.faulty.build,
+    def _watch(self, from_ns: int, until_ns: int, seed: int) -> Telemetry:
+        return Telemetry(
+            from_ns, until_ns, seed, self.lengths.scrape_s, self.lengths.sampled
         )
-        if unchanged:
+
+    def _profile(self, engine: Engine, folder: Path) -> None:
+        if self.lengths.profiled_steps and not self.lengths.recovery_s:
+            self.bench.profile(engine, folder, self.lengths.profiled_steps)
+
+    def _switch(
+        self, old: Engine, plan: Plan, seen: Telemetry, stack: ExitStack
+    ) -> Engine:
+        """Roll a change out: new arguments or a new image mean a new process."""
+        if (old.plan.args, old.plan.build) == (plan.args, plan.build):
             return old
         left = old.drain()
-        worker = stack.enter_context(self.bench.worker(self.faulty))
-        ready_ns = old.now_ns + start_up_ns(self.faulty)
-        seen.metrics.down(old.now_ns, ready_ns)
-        engine = Engine(self.faulty, worker, ready_ns, seen)
+        worker = stack.enter_context(self.bench.worker(plan))
+        ready_ns = old.now_ns + start_up_ns(plan)
+        seen.metrics.down(old.now_ns, ready_ns, self.lengths.scrape_s)
+        engine = Engine(plan, worker, ready_ns, seen)
         engine.send(left)
         return engine
 
@@ -244,6 +266,8 @@ class _Recorder:
         end_ns = until_ns
         if self.fault.recovers:
             end_ns = last_slow_ns(seen.finished, fault_ns, until_ns)
+        if self.lengths.recovery_s:
+            end_ns = well_again_ns(seen.finished, fault_ns, end_ns, seen.until_ns)
         fields: dict[str, object] = {
             "cause": self.fault.cause if is_fault else "",
             "class": self.fault.cause_class if is_fault else "",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from rca.models.deployment import write_yaml
@@ -14,17 +15,26 @@ from rca.models.settings import SECOND, Plan
 
 
 class Telemetry:
-    """An observer of one part: metrics, traces and the engine's configuration."""
+    """An observer of one part: metrics, traces and the engine's configuration.
 
-    def __init__(self, from_ns: int, until_ns: int, seed: int) -> None:
+    Args:
+        scrape_s: seconds between two scrapes.
+        sampled: share of the requests whose spans are kept.
+    """
+
+    def __init__(
+        self, from_ns: int, until_ns: int, seed: int, scrape_s: int = 1, sampled: float = 1.0
+    ) -> None:
         self.from_ns, self.until_ns = from_ns, until_ns
+        self.scrape_s, self.sampled = scrape_s, sampled
+        self._rng = random.Random(f"sample:{seed}")
         self.metrics = Metrics(from_ns)
         self.traces = Traces(seed)
         self.finished: list[Request] = []
 
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Scrape while the part lasts."""
-        if at_ns <= self.until_ns:
+        if at_ns <= self.until_ns and at_ns // SECOND % self.scrape_s == 0:
             self.metrics.scrape(engine, at_ns)
 
     def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
@@ -35,14 +45,18 @@ class Telemetry:
         """Write the spans of a request that came and went while the part lasted."""
         self.metrics.finish(engine, request)
         if request.arrival.at_ns >= self.from_ns and engine.now_ns <= self.until_ns:
-            self.traces.add(request, engine.plan.build, ENGINE_JOB["pod"])
+            if self._rng.random() < self.sampled:
+                self.traces.add(request, engine.plan.build, ENGINE_JOB["pod"])
             self.finished.append(request)
 
     def expect(self, admission: Admission) -> None:
         """Know of what the gateway let through, and write what it turned away."""
         self.metrics.expect(admission)
         for arrival in admission.rejected:
-            if self.from_ns <= arrival.at_ns <= self.until_ns:
+            if (
+                self.from_ns <= arrival.at_ns <= self.until_ns
+                and self._rng.random() < self.sampled
+            ):
                 self.traces.reject(arrival)
 
     def write(self, folder: Path, plan: Plan) -> None:
@@ -71,6 +85,14 @@ def last_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
             return begin_ns
         begin_ns += 5 * SECOND
     return until_ns
+
+
+def well_again_ns(done: list[Request], fault_ns: int, begin_ns: int, until_ns: int) -> int:
+    """When requests were well after a fault was taken back: the first ten seconds not slow."""
+    limit = 1.33 * _mean_e2e(done, 0, fault_ns)
+    while begin_ns < until_ns and _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) > limit:
+        begin_ns += 5 * SECOND
+    return min(begin_ns, until_ns)
 
 
 def _mean_e2e(done: list[Request], begin_ns: int, end_ns: int) -> float:

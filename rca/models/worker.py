@@ -15,7 +15,6 @@ from statistics import median
 
 import torch
 from torch import Tensor
-from torch.profiler import record_function
 
 from rca.models.decoder import (
     Block,
@@ -151,7 +150,8 @@ class TorchWorker:
         )
         self._threads = 1 if plan.args.threads_bound else plan.args.omp_num_threads
         self.frontend = Frontend(plan)
-        self.annotate = False  # name each step for the profiler, as vLLM does
+        # Names each step for a profiler, as vLLM does.
+        self.annotate: Callable[[str], AbstractContextManager[object]] | None = None
         # Under a profiler time means nothing: then the twin says how long a step takes.
         self.pace: TwinWorker | None = None
         self._history: list[Tensor] = []
@@ -224,7 +224,7 @@ class TorchWorker:
     def compute(self, batch: Batch) -> list[int]:
         """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
         sampling = [piece.request for piece in batch.slices if piece.samples]
-        with _annotation(batch) if self.annotate else nullcontext():
+        with self.annotate(_name(batch)) if self.annotate else nullcontext():
             logits = self.made.model(self.inputs(batch))
         sampled: list[int] = []
         if sampling:
@@ -370,9 +370,8 @@ def _whole(rate: float, index: int) -> int:
     return int((index + 1) * rate) - int(index * rate)
 
 
-def _annotation(batch: Batch) -> AbstractContextManager[object]:
+def _name(batch: Batch) -> str:
     prefills, decodes = batch.prefills, batch.decodes
     context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
     generation = f"generation_{len(decodes)}({len(decodes)})"
-    named: AbstractContextManager[object] = record_function(f"execute_{context}_{generation}")
-    return named
+    return f"execute_{context}_{generation}"

@@ -30,6 +30,8 @@ _MODULES = (
     "zipkin",
     "otel_console",
     "otlp_proto",
+    "otlp_proto_metrics",
+    "otlp_proto_logs",
     "otlp",
     "otlp_metrics",
     "otlp_logs",

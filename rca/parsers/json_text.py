@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rca.errors import ParseError
-from rca.parsers.format import Head
+from rca.parsers.format import Head, Sink
 from rca.parsers.stream import Blocks, read_all
 
 LIMIT_BYTES = 4_294_967_296
@@ -147,3 +147,36 @@ def read_lines(blocks: Blocks) -> Iterator[bytes]:
                 yield line.strip()
     if rest.strip():
         yield rest.strip()
+
+
+def read_documents(
+    path: Path, sink: Sink, decode: Any, *, depth: int, lines: bool, other: str
+) -> Iterator[Any]:
+    """The document that a file is, or those on its lines; what is lost is said.
+
+    Args:
+        path: The file.
+        sink: Where notes go.
+        decode: See `read_whole`.
+        depth: See `repair`.
+        lines: Whether it is one document a line.
+        other: What lines are that are no document, for people.
+
+    Raises:
+        ParseError: It is one document, and nothing of it can be kept.
+    """
+    if not lines:
+        document, whole = read_whole(path, depth, decode)
+        if whole.damage:
+            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
+        yield document
+        return
+    blocks = Blocks(path)
+    for line in read_lines(blocks):
+        try:
+            yield decode(line)
+        except msgspec.DecodeError as error:
+            sink.count_elements(1)
+            sink.note("warning", "bad_line", f"{other}: {error}", lost=True)
+    if blocks.damage:
+        sink.note("warning", "truncated", blocks.damage, lost=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from rca import nsys
@@ -24,10 +26,21 @@ def read(path: Path, sink: Sink) -> None:
         NsysError: There is no nsys program, or it cannot read this report.
         ParseError: The file is damaged.
     """
+    with plain(path) as report:
+        _read_report(report, sink, path)
+
+
+@contextmanager
+def plain(path: Path) -> Iterator[Path]:
+    """The report unpacked where it is compressed, else the file itself.
+
+    Raises:
+        ParseError: It is compressed and damaged.
+    """
     with path.open("rb") as file:
         packed = compression(file.read(8))
     if not packed:
-        _read_report(path, sink, path)
+        yield path
         return
     with tempfile.NamedTemporaryFile(prefix="rca-", suffix=".nsys-rep") as copy:
         blocks = Blocks(path)
@@ -36,7 +49,7 @@ def read(path: Path, sink: Sink) -> None:
         copy.flush()
         if blocks.damage:
             raise ParseError(blocks.damage, path=str(path))
-        _read_report(Path(copy.name), sink, path)
+        yield Path(copy.name)
 
 
 def _read_report(report: Path, sink: Sink, name: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.errors import ParseError
+from rca.parsers import nsys_sqlite_metrics as gpu_metrics
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.nsys_sqlite_rows import RowWriter, batches, decoded, immutable_uri
 from rca.parsers.nsys_sqlite_tables import NAMES, SELECTIONS, Selection
@@ -108,6 +109,7 @@ class _Export:
         self._read_names()
         domains = self._domains()
         found = [self._copy(s, base_ns or 0, domains) for s in SELECTIONS]
+        self._read_gpu_metrics(base_ns or 0)
         if not any(found[:4]):
             self._sink.note("warning", "no_gpu_events", "no GPU work was recorded in it")
         if found[3]:
@@ -185,6 +187,18 @@ class _Export:
                 named = named.drop_nulls(key).unique(key, keep="last", maintain_order=True)
                 named = named.rename({"number": "id"}, strict=False)
                 self._sink.insert(selection.target, named.drop("priority", strict=False))
+
+    def _read_gpu_metrics(self, base_ns: int) -> None:
+        filled = [
+            t for t in ("GPU_METRICS", "GENERIC_EVENTS")
+            if t in self._tables and self._rows(f"SELECT 1 FROM {t} LIMIT 1")
+        ]  # fmt: skip
+        names = []
+        if {"typeId", "metricId", "metricName"} <= self._columns("TARGET_INFO_GPU_METRICS"):
+            names = self._rows("SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS")
+        metrics = gpu_metrics.find({t: self._columns(t) for t in filled}, names, base_ns)
+        if metrics:
+            gpu_metrics.read(self._file, metrics, self._sink)
 
     def _domains(self) -> dict[str, str]:
         """Names of NVTX domains by 'domain process'."""

@@ -14,7 +14,10 @@ from rca.parsers.format import Sink
 BATCH_ROWS = 131_072
 WEEK_NS = 604_800_000_000_000
 YEAR_2096_NS = 4_000_000_000_000_000_000
-_NARROW = ("device", "registers", "sm_count", "number")  # columns of 32 bits in the case
+_NARROW = ("device", "registers", "sm_count", "number", "cpu")  # columns of 32 bits in the case
+_NEEDED = {  # by table: what a row is nothing without
+    "memory_event": ("delta_bytes",), "graph_node": ("id",), "sched_event": ("is_in",),
+}  # fmt: skip
 
 
 def immutable_uri(file: Path) -> str:
@@ -65,7 +68,9 @@ class RowWriter:
         n = rows.height
         self._sink.count_elements(n)
         rows = (
-            self._memory(rows) if target == "memory_event" else self._operations(rows, target)
+            _instants(rows, _NEEDED[target])
+            if target in _NEEDED
+            else self._operations(rows, target)
         )
         if "domain" in rows.columns:
             named = pl.col("domain").replace_strict(
@@ -74,15 +79,11 @@ class RowWriter:
             rows = rows.with_columns(named)
         if n > rows.height:
             self._sink.note(
-                "warning", "no_time", "rows without a time or a size were left out",
+                "warning", "no_time", "rows without a time or what else they need were left out",
                 count=n - rows.height, lost=True,
             )  # fmt: skip
         self._sink.insert(target, rows)
         return n
-
-    def _memory(self, rows: pl.DataFrame) -> pl.DataFrame:
-        rows = rows.filter(_is_time("ts_ns")).drop_nulls("delta_bytes")
-        return rows.with_columns(pl.col("device").fill_null(-1))
 
     def _operations(self, rows: pl.DataFrame, target: str) -> pl.DataFrame:
         rows = rows.filter(_is_time("start_ns"))
@@ -106,6 +107,16 @@ class RowWriter:
                 "durations that are missing, negative or absurd; no sum counts them",
                 count=flawed.height, example=f"{flawed['name'][0]}: {flaw[0]}",
             )  # fmt: skip
+
+
+def _instants(rows: pl.DataFrame, needed: tuple[str, ...]) -> pl.DataFrame:
+    """Rows that have a time and no duration."""
+    rows = rows.filter(_is_time("ts_ns")).drop_nulls(needed)
+    if "is_in" in rows.columns:
+        rows = rows.with_columns(pl.col("is_in").cast(pl.Boolean))
+    if "delta_bytes" in rows.columns:  # -1 is host memory, and what has no device is no device's
+        rows = rows.with_columns(pl.col("device").fill_null(-1))
+    return rows
 
 
 def _is_time(column: str) -> pl.Expr:

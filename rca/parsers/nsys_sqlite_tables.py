@@ -22,6 +22,11 @@ _SYNC = (
     "CASE syncType WHEN 1 THEN 'Event sync' WHEN 2 THEN 'Stream wait sync'"
     " WHEN 3 THEN 'Stream sync' WHEN 4 THEN 'Context sync' ELSE 'Sync' END"
 )
+_THREAD_STATE = (
+    "CASE threadState WHEN 1 THEN 'running' WHEN 2 THEN 'interruptible' WHEN 3 THEN 'uninterruptible'"
+    " WHEN 4 THEN 'stopped' WHEN 5 THEN 'terminated' WHEN 6 THEN 'unscheduled' WHEN 7 THEN 'waiting' END"
+)
+_HOST_MEMORY = "(0, 1)"  # pageable, pinned
 _INT, _TEXT = "INTEGER", "BLOB"  # text travels as bytes: not all of it is UTF-8
 
 
@@ -116,6 +121,8 @@ _THREAD = (
     Column("tid", _INT, ((("globalTid",), TID.format("t.globalTid")),)),
 )  # fmt: skip
 _PROCESS_OF_THREAD = _THREAD[2:]
+_TIME = Column("ts_ns", _INT, _START.choices)
+_GRAPH_NODE = Column("graph_node_id", _INT, ((("graphNodeId",), "nullif(t.graphNodeId, 0)"),))
 _API_KIND = Column("kind", _TEXT, (
     (("eventClass",), "CASE t.eventClass WHEN 1 THEN 'driver' ELSE 'runtime' END"),
     ((), "'runtime'"),
@@ -128,15 +135,16 @@ SELECTIONS = (
         Column("shared_bytes", _INT, (
             (("staticSharedMemory", "dynamicSharedMemory"), "t.staticSharedMemory + t.dynamicSharedMemory"),
         )),
-        Column("graph_id", _INT, ((("graphId",), "nullif(t.graphId, 0)"),)),
+        Column("graph_id", _INT, ((("graphId",), "nullif(t.graphId, 0)"),)), _GRAPH_NODE,
     )),
     Selection(CUDA + "MEMCPY", "gpu_op", (
         *_GPU, _fixed("kind", "memcpy"), _int("bytes", "bytes"),
         Column("name", _TEXT, ((("copyKind",), f"'[CUDA memcpy ' || {_COPY_KIND} || ']'"), ((), "'[CUDA memcpy]'"))),
-        Column("copy_kind", _TEXT, ((("copyKind",), _COPY_KIND),)),
+        Column("copy_kind", _TEXT, ((("copyKind",), _COPY_KIND),)), _GRAPH_NODE,
     )),
     Selection(CUDA + "MEMSET", "gpu_op", (
         *_GPU, _fixed("kind", "memset"), _fixed("name", "[CUDA memset]"), _int("bytes", "bytes"),
+        _GRAPH_NODE,
     )),
     Selection(CUDA + "GRAPH_TRACE", "gpu_op", (
         *_GPU, _fixed("kind", "kernel"),
@@ -171,11 +179,23 @@ SELECTIONS = (
     Selection("PROFILER_OVERHEAD", "cpu_op", (*_THREAD, _fixed("kind", "overhead"), _string("nameId"))),
     Selection(CUDA + "OVERHEAD", "cpu_op", (*_THREAD, _fixed("kind", "overhead"), _string("nameId"))),
     Selection("CUDA_GPU_MEMORY_USAGE_EVENTS", "memory_event", (
-        Column("ts_ns", _INT, ((("start",), "t.start + :base"),)),
-        _int("device", "deviceId"),
+        _TIME,
+        Column("device", _INT, (
+            (("deviceId", "memKind"), f"CASE WHEN t.memKind IN {_HOST_MEMORY} THEN -1 ELSE t.deviceId END"),
+            (("deviceId",), "t.deviceId"),
+        )),
         Column("delta_bytes", _INT, ((("bytes", "memoryOperationType"),
             "CASE t.memoryOperationType WHEN 0 THEN t.bytes WHEN 1 THEN -t.bytes END"),)),
         _int("address", "address"),
+    )),
+    *(Selection(table, "graph_node", (
+        _TIME, *_PROCESS_OF_THREAD, _string("nameId"), _int("id", "graphNodeId"),
+        _int("original_id", "originalGraphNodeId"),
+    )) for table in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")),  # of 2024 and later, and before
+    Selection("SCHED_EVENTS", "sched_event", (
+        _TIME, *_PROCESS_OF_THREAD, _int("cpu", "cpu"),
+        Column("is_in", _INT, ((("isSchedIn",), "t.isSchedIn <> 0"),)),
+        Column("state", _TEXT, ((("isSchedIn", "threadState"), f"CASE WHEN t.isSchedIn = 0 THEN {_THREAD_STATE} END"),)),
     )),
 )  # fmt: skip
 

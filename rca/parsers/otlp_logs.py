@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,10 @@ import msgspec
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import mapping, read_lines, read_whole, sketch
+from rca.parsers.json_text import mapping, read_documents, sketch
 from rca.parsers.log_rows import LogRows, level_of
 from rca.parsers.otlp import AnyValue, KeyValue, Resource, attributes, plain, starts_with_a_line
-from rca.parsers.stream import Blocks, read_head
+from rca.parsers.stream import read_head
 from rca.parsers.times import MAX_NS
 
 # Severity numbers come in fours: trace, debug, info, warn, error, fatal.
@@ -40,11 +40,13 @@ class _ResourceLogs(msgspec.Struct, rename="camel"):
     scope_logs: list[_Scope] = []
 
 
-class _Document(msgspec.Struct, rename="camel"):
+class Document(msgspec.Struct, rename="camel"):
+    """OTLP's ExportLogsServiceRequest."""
+
     resource_logs: list[_ResourceLogs] = []
 
 
-_decode = msgspec.json.Decoder(_Document, strict=False).decode
+_decode = msgspec.json.Decoder(Document, strict=False).decode
 
 
 def _level(record: _Record) -> str | None:
@@ -55,7 +57,7 @@ def _level(record: _Record) -> str | None:
     return told
 
 
-def _add(document: _Document, rows: LogRows) -> None:
+def _add(document: Document, rows: LogRows) -> None:
     for group in document.resource_logs:
         resource = attributes(group.resource.attributes if group.resource else None)
         service = resource.get("service.name")
@@ -77,26 +79,23 @@ def _add_record(record: _Record, service: str | None, rows: LogRows) -> None:
 
 
 def _documents(path: Path, sink: Sink) -> Iterator[Any]:
-    if not starts_with_a_line(read_head(path)):
-        document, whole = read_whole(path, 6, _decode)
-        if whole.damage:
-            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-        yield document
-        return
-    blocks = Blocks(path)
-    for line in read_lines(blocks):
-        try:
-            yield _decode(line)
-        except msgspec.DecodeError as error:
-            sink.count_elements(1)
-            sink.note("warning", "bad_line", f"lines that are no OTLP JSON: {error}", lost=True)
-    if blocks.damage:
-        sink.note("warning", "truncated", blocks.damage, lost=True)
+    lines = starts_with_a_line(read_head(path))
+    other = "lines that are no OTLP JSON"
+    return read_documents(path, sink, _decode, depth=6, lines=lines, other=other)
 
 
 def _read(path: Path, sink: Sink) -> None:
+    write(_documents(path, sink), path, sink)
+
+
+def write(documents: Iterable[Document], path: Path, sink: Sink) -> None:
+    """Write the log records of all documents to the sink.
+
+    Raises:
+        ParseError: There is none.
+    """
     rows = LogRows(sink)
-    for document in _documents(path, sink):
+    for document in documents:
         _add(document, rows)
     rows.flush()
     if not rows.count:

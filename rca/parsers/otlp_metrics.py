@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import mapping, read_lines, read_whole, sketch
+from rca.parsers.json_text import mapping, read_documents, sketch
 from rca.parsers.metric_rows import (
     Histogram,
     Samples,
@@ -20,7 +20,7 @@ from rca.parsers.metric_rows import (
     write_samples,
 )
 from rca.parsers.otlp import KeyValue, Resource, attributes, starts_with_a_line
-from rca.parsers.stream import Blocks, read_head
+from rca.parsers.stream import read_head
 from rca.parsers.times import MAX_NS
 
 
@@ -76,11 +76,13 @@ class _ResourceMetrics(msgspec.Struct, rename="camel"):
     scope_metrics: list[_Scope] = []
 
 
-class _Document(msgspec.Struct, rename="camel"):
+class Document(msgspec.Struct, rename="camel"):
+    """OTLP's ExportMetricsServiceRequest."""
+
     resource_metrics: list[_ResourceMetrics] = []
 
 
-_decode = msgspec.json.Decoder(_Document, strict=False).decode
+_decode = msgspec.json.Decoder(Document, strict=False).decode
 _DELTA = (1, "AGGREGATION_TEMPORALITY_DELTA")
 
 
@@ -93,7 +95,7 @@ class _Gathered:
         self.histograms: list[Histogram] = []
         self.deltas = self.late = 0
 
-    def add(self, document: _Document) -> None:
+    def add(self, document: Document) -> None:
         """All points of a document."""
         for group in document.resource_metrics:
             resource = {
@@ -174,26 +176,23 @@ def _buckets(point: _Point) -> Iterator[tuple[float, float, float]]:
 
 
 def _documents(path: Path, sink: Sink) -> Iterator[Any]:
-    if not starts_with_a_line(read_head(path)):
-        document, whole = read_whole(path, 7, _decode)
-        if whole.damage:
-            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-        yield document
-        return
-    blocks = Blocks(path)
-    for line in read_lines(blocks):
-        try:
-            yield _decode(line)
-        except msgspec.DecodeError as error:
-            sink.count_elements(1)
-            sink.note("warning", "bad_line", f"lines that are no OTLP JSON: {error}", lost=True)
-    if blocks.damage:
-        sink.note("warning", "truncated", blocks.damage, lost=True)
+    lines = starts_with_a_line(read_head(path))
+    other = "lines that are no OTLP JSON"
+    return read_documents(path, sink, _decode, depth=7, lines=lines, other=other)
 
 
 def _read(path: Path, sink: Sink) -> None:
+    write(_documents(path, sink), path, sink)
+
+
+def write(documents: Iterable[Document], path: Path, sink: Sink) -> None:
+    """Write the data points of all documents to the sink.
+
+    Raises:
+        ParseError: There is none.
+    """
     gathered = _Gathered()
-    for document in _documents(path, sink):
+    for document in documents:
         gathered.add(document)
     count = len(gathered.samples) + len(gathered.histograms)
     if not count:

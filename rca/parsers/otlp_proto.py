@@ -1,4 +1,4 @@
-"""OTLP in binary: one ExportTraceServiceRequest, as a collector receives it."""
+"""OTLP traces in binary: requests as a collector receives them, one or many with their lengths."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
+from rca.parsers.otlp_wire import messages, signal
 from rca.parsers.protobuf import Value, WireError, chunk, double, fields, number, signed, text
 from rca.parsers.span_rows import SpanRow, SpanRows, joined, resource_json
 from rca.parsers.stream import HEAD_BYTES, read_all
@@ -49,10 +50,10 @@ _VALUES: dict[int, Callable[[Value], Any]] = {
 }
 
 
-def _gathered(message: bytes) -> dict[int, list[Value]]:
-    """The values of a message by field number."""
+def _gathered(message: bytes, *, cut: bool = False) -> dict[int, list[Value]]:
+    """The values of a message by field number; the last one may be a part when it is `cut`."""
     found: dict[int, list[Value]] = {}
-    for field, value in fields(message):
+    for field, value in fields(message, cut=cut):
         found.setdefault(field, []).append(value)
     return found
 
@@ -112,12 +113,12 @@ def _add_span(message: bytes, service: str | None, resource: bytes, rows: SpanRo
         rows.add_link(trace_id, span_id, target, _attributes(link.get(4, [])))
 
 
-def _add_resource(message: bytes, rows: SpanRows) -> None:
-    parts = _gathered(message)
+def _add_resource(message: bytes, rows: SpanRows, *, cut: bool) -> None:
+    parts = _gathered(message, cut=cut)
     resource = _attributes(_gathered(chunk(_one(parts, 1) or b"")).get(1, []))
     service = resource.get("service.name")
     for group in parts.get(2, []):
-        scope = _gathered(chunk(group))
+        scope = _gathered(chunk(group), cut=cut)
         about = dict(fields(chunk(_one(scope, 1) or b"")))
         name, version = text(about.get(1, b"")), text(about.get(2, b""))
         encoded = resource_json(resource, name, version)
@@ -128,10 +129,15 @@ def _add_resource(message: bytes, rows: SpanRows) -> None:
 def _read(path: Path, sink: Sink) -> None:
     data, damage = read_all(path, _LIMIT_BYTES)
     rows = SpanRows(sink)
+    found = messages(data)
+    if found.rest:
+        damage = damage or "the end of the last request is missing"
     try:
-        for field, message in fields(data):
-            if field == 1:
-                _add_resource(chunk(message), rows)
+        for request in filter(None, (*found.whole, found.rest)):
+            cut = request is found.rest
+            for field, message in fields(request, cut=cut):
+                if field == 1:
+                    _add_resource(chunk(message), rows, cut=cut)
     except WireError as error:
         damage = damage or str(error)
     if damage and not rows.count:
@@ -142,18 +148,15 @@ def _read(path: Path, sink: Sink) -> None:
 
 
 def _recognise(head: Head) -> bool:
-    """ResourceSpans with a resource that has attributes; nothing else begins so."""
-    data = head.data
-    if data[:1] != b"\x0a":
+    """Requests with spans, or a sound one that has none: nothing else begins as they do."""
+    if signal(head) == "traces":
+        return True
+    if head.data[:1] != b"\x0a" or len(head.data) >= HEAD_BYTES:
         return False
-    if len(data) >= HEAD_BYTES:
-        return b"service.name" in data[:4096]
     try:
-        parts = _gathered(data)
-        inner = _gathered(chunk(parts[1][0]))
-        spans = [v for scope in inner.get(2, []) for f, v in fields(chunk(scope)) if f == 2]
-        told = [_gathered(chunk(span)) for span in spans]
-        return set(parts) == {1} and all(_are_ids(_hex(t, 1), _hex(t, 2)) for t in told)
+        parts = _gathered(head.data)
+        scopes = [scope for group in parts[1] for scope in _gathered(chunk(group)).get(2, [])]
+        return set(parts) == {1} and not any(2 in _gathered(chunk(scope)) for scope in scopes)
     except (WireError, KeyError):
         return False
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
+from rca.parsers.json_text import first, mapping, read_documents, sketch
 from rca.parsers.metric_rows import (
     Histogram,
     Samples,
@@ -22,7 +22,7 @@ from rca.parsers.metric_rows import (
     write_histograms,
     write_samples,
 )
-from rca.parsers.stream import Blocks, read_head
+from rca.parsers.stream import read_head
 
 _NOTHING = msgspec.Raw(b"")
 _VALUES = {"value", "values", "histogram", "histograms"}
@@ -95,26 +95,10 @@ def _decode(data: bytes) -> _Document:
 
 def _documents(path: Path, sink: Sink) -> Iterator[_Document]:
     """The answer in a file, or one a line."""
-    head = read_head(path)
-    found = sketch(head)
-    if not found.more:
-        depth = (
-            3 if isinstance(found.value, list) else 5 if "data" in mapping(found.value) else 4
-        )
-        document, whole = read_whole(path, depth, _decode)
-        if whole.damage:
-            sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-        yield document
-        return
-    blocks = Blocks(path)
-    for line in read_lines(blocks):
-        try:
-            yield _decode(line)
-        except msgspec.DecodeError as error:
-            sink.count_elements(1)
-            sink.note("warning", "bad_line", f"lines that are no answers: {error}", lost=True)
-    if blocks.damage:
-        sink.note("warning", "truncated", blocks.damage, lost=True)
+    found = sketch(read_head(path))
+    depth = 3 if isinstance(found.value, list) else 5 if "data" in mapping(found.value) else 4
+    other = "lines that are no answers"
+    return read_documents(path, sink, _decode, depth=depth, lines=found.more, other=other)
 
 
 def _read(path: Path, sink: Sink) -> None:

@@ -12,7 +12,8 @@ class WireError(ValueError):
     """Bytes that are no message, or a message that is cut."""
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """The number that begins at a place, and the place behind it."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:
@@ -25,22 +26,29 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         shift += 7
 
 
-def fields(data: bytes) -> Iterator[tuple[int, Value]]:
+def fields(data: bytes, *, cut: bool = False) -> Iterator[tuple[int, Value]]:
     """Field numbers with their values: integers as unsigned, everything long as bytes.
+
+    Args:
+        data: A message.
+        cut: Whether its end may be missing; then the last value may be a part of what it was.
 
     Raises:
         WireError: The bytes are no message, or are cut.
     """
     at = 0
     while at < len(data):
-        key, at = _varint(data, at)
+        key, at = varint(data, at)
         field, wire = key >> 3, key & 7
         if wire == 0:
-            value, at = _varint(data, at)
+            value, at = varint(data, at)
             yield field, value
             continue
         if wire == 2:
-            size, at = _varint(data, at)
+            size, at = varint(data, at)
+            if cut and field and at + size > len(data):
+                yield field, data[at:]
+                return
         elif wire in (1, 5):
             size = 8 if wire == 1 else 4
         else:

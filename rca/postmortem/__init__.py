@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rca.case import Case
 
-__all__ = ["write"]
+__all__ = ["brief", "write"]
 
 
-def write(case: Case, out: Path) -> list[Path]:
+def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
     """Write postmortem.md, report.html and charts/ below OUT; what both need is made once.
+
+    Args:
+        case: A judged case.
+        out: The folder.
+        template: A form (Jinja) for postmortem.md instead of the one that comes with `rca`.
 
     Raises:
         CaseError: The case was never judged.
+        TemplateError: The form cannot be read or rendered.
     """
     from rca.postmortem import html, markdown
     from rca.postmortem.charts import draw
@@ -25,4 +31,19 @@ def write(case: Case, out: Path) -> list[Path]:
     story = tell(case)
     charts = draw(case, story.answer)
     shown = write_charts(charts, out)
-    return [markdown.write_story(story, shown, out), html.write_story(story, charts, out)]
+    return [
+        markdown.write_story(story, shown, out, template),
+        html.write_story(story, charts, out),
+    ]
+
+
+def brief(case: Case) -> str:
+    """The postmortem as a message for a chat.
+
+    Raises:
+        CaseError: The case was never judged.
+    """
+    from rca.postmortem.chat import message
+    from rca.postmortem.story import tell
+
+    return message(tell(case))

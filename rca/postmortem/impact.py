@@ -8,9 +8,10 @@ from typing import Any
 
 from rca.answer import Window
 from rca.case import Case, sql_files
-from rca.objective import objective_ns
+from rca.limits import objective_ns
 from rca.plain import duration, number, percent, printable
 
+_BUDGET_NS = 30 * 86_400_000_000_000
 _NOISE = 0.05  # a smaller loss of throughput is not worth a claim
 
 
@@ -46,7 +47,7 @@ def measure(case: Case, window: Window) -> list[Figure]:
         ),
         "tenants": lambda r, o: f"{number(o)} tenants had requests in the window",
         "failed": lambda r, o: f"{percent(o)} of the requests failed{_instead(r, percent)}",
-        "slow": lambda r, o: _slow(r, o, limit, window.slo),
+        "slow": lambda r, o: _slow(r, o, limit, window),
         "tokens": lambda r, o: _tokens(r, o, window.dur_ns or 0),
     }
     figures: list[Figure] = []
@@ -107,13 +108,17 @@ def _tokens(reference: float | None, observed: float, dur_ns: int) -> str:
     )
 
 
-def _slow(reference: float | None, observed: float, limit: str, slo: str | None) -> str:
+def _slow(reference: float | None, observed: float, limit: str, window: Window) -> str:
     text = f"{percent(observed)} of the requests took longer than {limit}{_instead(reference, percent)}"
-    named = re.search(r"p([0-9]{2}(?:\.[0-9]+)?)", slo or "", re.IGNORECASE)
+    named = re.search(r"p([0-9]{2}(?:\.[0-9]+)?)", window.slo or "", re.IGNORECASE)
     budget = 1 - float(named[1]) / 100 if named else 0.0
     if budget <= 0 or observed <= budget:
         return text
-    return f"{text}: {number(observed / budget)} times the {percent(budget)} that the objective leaves"
+    spent = observed / budget * (window.dur_ns or 0) / _BUDGET_NS
+    return (
+        f"{text}: {number(observed / budget)} times the {percent(budget)} that the objective leaves, "
+        f"{percent(spent)} of a budget of 30 days at even traffic"
+    )
 
 
 def _instead(reference: float | None, tell: Any) -> str:

@@ -7,17 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import jinja2
+from jinja2.sandbox import SandboxedEnvironment
 
 from rca import wording
 from rca.answer import Evidence
 from rca.case import Case
+from rca.errors import TemplateError
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
 from rca.postmortem.charts import write as write_charts
 from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
 from rca.postmortem.experiment import RUNS_SQL
+from rca.postmortem.people import kept, part
 from rca.postmortem.story import Story, share, tell
 
 
@@ -31,21 +34,38 @@ def write(case: Case, out: Path) -> Path:
     return write_story(story, write_charts(draw(case, story.answer), out), out)
 
 
-def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
-    """Write OUT/postmortem.md of a story told already; the charts lie in OUT/charts."""
+def write_story(
+    story: Story, charts: Sequence[Chart], out: Path, template: Path | None = None
+) -> Path:
+    """Write OUT/postmortem.md of a story told already; the charts lie in OUT/charts.
+
+    What people wrote into the marked parts of an older postmortem.md there is kept.
+
+    Args:
+        story: What is to be told.
+        charts: Those that the document shows.
+        out: The folder.
+        template: A form of one's own, instead of the one that comes with `rca`.
+
+    Raises:
+        TemplateError: The template cannot be read or rendered.
+    """
     out.mkdir(parents=True, exist_ok=True)
     target = out / "postmortem.md"
-    target.write_text(render(story, charts, _rules(out)), encoding="utf-8", newline="\n")
+    text = render(story, charts, _rules(out), template)
+    if target.is_file():
+        text = kept(text, target.read_text(encoding="utf-8", errors="replace"))
+    target.write_text(text, encoding="utf-8", newline="\n")
     return target
 
 
-def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
+def render(
+    story: Story, charts: Sequence[Chart], rules: str | None, template: Path | None = None
+) -> str:
     """The document as text; `rules` is the name of the file of alert rules below fixes/."""
     answer = story.answer
-    text = (
-        _environment()
-        .get_template("postmortem.md.jinja")
-        .render(
+    try:
+        text = _template(template).render(
             story=story,
             answer=answer,
             charts=charts,
@@ -57,22 +77,49 @@ def render(story: Story, charts: Sequence[Chart], rules: str | None) -> str:
             guard_rail=wording.guard_rail,
             runs_sql=RUNS_SQL,
         )
-    )
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        if template is None:
+            raise
+        raise _refused(template, error) from error
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
 
 
-def _environment() -> Environment:
-    # Not HTML: every expression passes `prose`, which makes text inert in Markdown.
-    environment = Environment(
-        loader=PackageLoader("rca.postmortem"),
-        autoescape=False,  # noqa: S701
+def _template(path: Path | None) -> jinja2.Template:
+    if path is None:
+        return _environment().get_template("postmortem.md.jinja")
+    try:
+        return _environment().from_string(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise TemplateError(f"cannot be read: {error.strerror}", path=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise TemplateError("is not UTF-8", path=str(path)) from error
+    except jinja2.TemplateError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: Exception) -> TemplateError:
+    line = getattr(error, "lineno", None)
+    return TemplateError(
+        f"{str(error).strip().splitlines()[0]}",
+        path=str(path),
+        place=f"line {line}" if line else None,
+        hint="docs/postmortem.md lists what a template can use",
+    )
+
+
+def _environment() -> jinja2.Environment:
+    # Sandboxed, since a form may come from somebody else. Not HTML: every expression passes
+    # `prose`, which makes text inert in Markdown.
+    environment = SandboxedEnvironment(
+        loader=jinja2.PackageLoader("rca.postmortem"),
+        autoescape=False,
         finalize=lambda value: prose("" if value is None else value),
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.filters.update(
-        confidence=confidence, stop=_stop,
+        confidence=confidence, stop=_stop, people=lambda text, name: part(name, text), url=_url,
         cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
         moment=moment, duration=duration, number=number, quantity=quantity, share=share,
          effect=_effect,
@@ -102,6 +149,11 @@ def _file(name: str, folder: str) -> Markdown:
 
 def _path(name: str) -> Markdown:
     return Markdown(quote(printable(name, 200), safe="/-_."))
+
+
+def _url(address: str) -> Markdown:
+    """An address that is quoted already, inside `<...>`."""
+    return Markdown(re.sub(r"[<>\s\\\\]", "", address))
 
 
 def _alt(text: str) -> Markdown:

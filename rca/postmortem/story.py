@@ -79,8 +79,8 @@ def tell(case: Case) -> Story:
         detection=detection_of(case, answer),
         mechanism=_mechanism(case, answer, symptom),
         factors=_factors(answer),
-        ruled_out=_ruled_out(answer, decided=True),
-        not_ruled_out=_ruled_out(answer, decided=False),
+        ruled_out=_ruled_out(answer),
+        not_ruled_out=_not_ruled_out(answer),
         experiment=describe(case, answer.trial),
         actions=_actions(answer),
         jurors=jurors_of(case, answer),
@@ -234,24 +234,30 @@ def _factors(answer: Answer) -> list[Said]:
     ]
 
 
-def _ruled_out(answer: Answer, *, decided: bool) -> list[Said]:
-    said = []
-    for other in answer.hypotheses:
-        if other is answer.leading and answer.verdict.status == "diagnosed":
-            continue
-        contrary = wording.against(answer, other)
-        if bool(contrary) != decided or (
-            other.confidence < _NAMED and other.rank > _ALWAYS_NAMED
-        ):
-            continue
-        head = f"{other.cause}, confidence {confidence(other.confidence)}"
-        reason = wording.objection(answer, other, 3)
-        said.append(
-            Said(
-                f"{head}: {reason}." if decided else f"{head}.",
-                tuple(e.id for e in contrary[:3]),
-            )
+def _is_named(other: Hypothesis) -> bool:
+    return other.confidence >= _NAMED or other.rank <= _ALWAYS_NAMED
+
+
+def _ruled_out(answer: Answer) -> list[Said]:
+    said = [
+        Said(
+            f"{r.hypothesis.cause}, confidence {confidence(r.hypothesis.confidence)}: {r.reason}.",
+            tuple(e.id for e in r.evidence),
         )
+        for r in wording.rulings(answer, 2)
+        if _is_named(r.hypothesis)
+    ]
+    return said[:10]
+
+
+def _not_ruled_out(answer: Answer) -> list[Said]:
+    said = [
+        Said(f"{h.cause}, confidence {confidence(h.confidence)}.")
+        for h in answer.hypotheses
+        if _is_named(h)
+        and not wording.against(answer, h)
+        and not (h is answer.leading and answer.verdict.status == "diagnosed")
+    ]
     return said[:10]
 
 

@@ -80,6 +80,8 @@ CREATE TABLE gpu_op (
     shared_bytes BIGINT,
     -- CUDA graph it belongs to; NULL when none or unknown.
     graph_id BIGINT,
+    -- Node of a CUDA graph that it is a run of, see graph_node; NULL when none or unknown.
+    graph_node_id BIGINT,
     -- NULL when sound; else why views leave the row out, for example 'negative_duration'.
     flaw VARCHAR
 );
@@ -134,4 +136,40 @@ CREATE TABLE memory_event (
     reserved_bytes BIGINT,
     -- Address; NULL when the source does not say or it does not fit.
     address BIGINT
+);
+
+-- Nodes of CUDA graphs, as they were made or cloned.
+CREATE TABLE graph_node (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Number of the node.
+    id BIGINT NOT NULL,
+    -- Node that it was cloned from when a graph was instantiated; NULL when it is an original.
+    original_id BIGINT,
+    -- Process id; NULL when unknown.
+    pid BIGINT,
+    -- Thread that made it; NULL when unknown.
+    tid BIGINT,
+    -- Time of its making, ns since the Unix epoch.
+    ts_ns BIGINT NOT NULL,
+    -- Name of the call that made it; NULL when the source does not say.
+    name VARCHAR
+);
+
+-- Threads put on a CPU and taken off it by the operating system.
+CREATE TABLE sched_event (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Time, ns since the Unix epoch.
+    ts_ns BIGINT NOT NULL,
+    -- Process id; NULL when unknown.
+    pid BIGINT,
+    -- Thread id; NULL when unknown.
+    tid BIGINT,
+    -- Number of the CPU.
+    cpu INTEGER,
+    -- Whether it was put on the CPU; else it was taken off.
+    is_in BOOLEAN NOT NULL,
+    -- State that it was left in, such as 'running' (it could have gone on) or 'interruptible' (it waits); NULL when the source does not say.
+    state VARCHAR
 );

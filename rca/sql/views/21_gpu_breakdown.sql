@@ -66,88 +66,107 @@ SELECT * REPLACE (NULL AS device, true AS is_total)
 FROM total
 WHERE source_id IN (FROM alone);
 
+-- The figures of both views below.
+CREATE MACRO gpu_figures(launched_only) AS TABLE
+SELECT
+    s.id AS source_id,
+    u.device AS device,
+    coalesce(u.n_kernel, 0) AS n_kernel,
+    coalesce(u.n_memcpy, 0) AS n_memcpy,
+    coalesce(u.n_memset, 0) AS n_memset,
+    u.first_ns AS first_ns,
+    u.last_ns AS last_ns,
+    coalesce(u.last_ns - u.first_ns, 0) AS span_ns,
+    CAST(coalesce(u.busy_ns, 0) AS BIGINT) AS busy_ns,
+    CAST(coalesce(u.last_ns - u.first_ns - u.busy_ns, 0) AS BIGINT) AS idle_ns,
+    CAST(coalesce(u.compute_ns, 0) AS BIGINT) AS compute_ns,
+    CAST(coalesce(u.comm_ns, 0) AS BIGINT) AS comm_ns,
+    CAST(coalesce(u.mem_ns, 0) AS BIGINT) AS mem_ns,
+    CAST(coalesce(u.compute_ns, 0) + coalesce(u.comm_ns, 0) - coalesce(u.kernel_busy_ns, 0)
+        AS BIGINT) AS overlap_ns,
+    CAST(coalesce(u.kernel_sum_ns, 0) AS BIGINT) AS kernel_sum_ns,
+    coalesce(u.n_launched, 0) AS n_launched,
+    coalesce(u.n_kernel + u.n_memcpy + u.n_memset - u.n_launched, 0) AS n_unlaunched
+FROM source AS s
+LEFT JOIN gpu_unions(launched_only) AS u ON u.source_id = s.id
+WHERE s.kind IN ('torch_profiler', 'nsys');
+
 -- What each device did, and all devices together (device NULL): lengths of unions of intervals, ns
 -- exact. A GPU recording without GPU work has one row of zeros with NULL times.
 CREATE VIEW gpu_breakdown AS
 SELECT
     -- Source that recorded it.
-    s.id AS source_id,
+    source_id,
     -- Device number; NULL in the row for all devices together.
-    u.device AS device,
+    device,
     -- Kernels.
-    coalesce(u.n_kernel, 0) AS n_kernel,
+    n_kernel,
     -- Copies.
-    coalesce(u.n_memcpy, 0) AS n_memcpy,
+    n_memcpy,
     -- Memory sets.
-    coalesce(u.n_memset, 0) AS n_memset,
+    n_memset,
     -- Start of the first operation, ns since the Unix epoch; NULL when there is none.
-    u.first_ns AS first_ns,
+    first_ns,
     -- End of the last operation, ns since the Unix epoch; NULL when there is none.
-    u.last_ns AS last_ns,
+    last_ns,
     -- From first_ns to last_ns, ns.
-    coalesce(u.last_ns - u.first_ns, 0) AS span_ns,
+    span_ns,
     -- Time in which at least one operation ran, ns.
-    CAST(coalesce(u.busy_ns, 0) AS BIGINT) AS busy_ns,
+    busy_ns,
     -- Rest of the span, ns.
-    CAST(coalesce(u.last_ns - u.first_ns - u.busy_ns, 0) AS BIGINT) AS idle_ns,
+    idle_ns,
     -- Time in which at least one kernel ran that is no communication, ns.
-    CAST(coalesce(u.compute_ns, 0) AS BIGINT) AS compute_ns,
+    compute_ns,
     -- Time in which at least one communication kernel ran, ns.
-    CAST(coalesce(u.comm_ns, 0) AS BIGINT) AS comm_ns,
+    comm_ns,
     -- Time in which at least one copy or memory set ran, ns.
-    CAST(coalesce(u.mem_ns, 0) AS BIGINT) AS mem_ns,
+    mem_ns,
     -- Time in which computation and communication ran at once, ns.
-    CAST(coalesce(u.compute_ns, 0) + coalesce(u.comm_ns, 0) - coalesce(u.kernel_busy_ns, 0)
-        AS BIGINT) AS overlap_ns,
+    overlap_ns,
     -- Sum of the durations of all kernels, ns.
-    CAST(coalesce(u.kernel_sum_ns, 0) AS BIGINT) AS kernel_sum_ns,
+    kernel_sum_ns,
     -- Operations whose launching call is in the source.
-    coalesce(u.n_launched, 0) AS n_launched,
+    n_launched,
     -- Operations launched before the recording began, or whose call was not recorded.
-    coalesce(u.n_kernel + u.n_memcpy + u.n_memset - u.n_launched, 0) AS n_unlaunched
-FROM source AS s
-LEFT JOIN gpu_unions(false) AS u ON u.source_id = s.id
-WHERE s.kind IN ('torch_profiler', 'nsys');
+    n_unlaunched
+FROM gpu_figures(false);
 
 -- The same over operations that have a launch in the recording, which is what tools report that
 -- cannot see the others.
 CREATE VIEW gpu_breakdown_launched AS
 SELECT
     -- Source that recorded it.
-    s.id AS source_id,
+    source_id,
     -- Device number; NULL in the row for all devices together.
-    u.device AS device,
+    device,
     -- Kernels.
-    coalesce(u.n_kernel, 0) AS n_kernel,
+    n_kernel,
     -- Copies.
-    coalesce(u.n_memcpy, 0) AS n_memcpy,
+    n_memcpy,
     -- Memory sets.
-    coalesce(u.n_memset, 0) AS n_memset,
+    n_memset,
     -- Start of the first operation, ns since the Unix epoch; NULL when there is none.
-    u.first_ns AS first_ns,
+    first_ns,
     -- End of the last operation, ns since the Unix epoch; NULL when there is none.
-    u.last_ns AS last_ns,
+    last_ns,
     -- From first_ns to last_ns, ns.
-    coalesce(u.last_ns - u.first_ns, 0) AS span_ns,
+    span_ns,
     -- Time in which at least one operation ran, ns.
-    CAST(coalesce(u.busy_ns, 0) AS BIGINT) AS busy_ns,
+    busy_ns,
     -- Rest of the span, ns.
-    CAST(coalesce(u.last_ns - u.first_ns - u.busy_ns, 0) AS BIGINT) AS idle_ns,
+    idle_ns,
     -- Time in which at least one kernel ran that is no communication, ns.
-    CAST(coalesce(u.compute_ns, 0) AS BIGINT) AS compute_ns,
+    compute_ns,
     -- Time in which at least one communication kernel ran, ns.
-    CAST(coalesce(u.comm_ns, 0) AS BIGINT) AS comm_ns,
+    comm_ns,
     -- Time in which at least one copy or memory set ran, ns.
-    CAST(coalesce(u.mem_ns, 0) AS BIGINT) AS mem_ns,
+    mem_ns,
     -- Time in which computation and communication ran at once, ns.
-    CAST(coalesce(u.compute_ns, 0) + coalesce(u.comm_ns, 0) - coalesce(u.kernel_busy_ns, 0)
-        AS BIGINT) AS overlap_ns,
+    overlap_ns,
     -- Sum of the durations of all kernels, ns.
-    CAST(coalesce(u.kernel_sum_ns, 0) AS BIGINT) AS kernel_sum_ns,
+    kernel_sum_ns,
     -- Operations whose launching call is in the source.
-    coalesce(u.n_launched, 0) AS n_launched,
+    n_launched,
     -- Operations launched before the recording began, or whose call was not recorded.
-    coalesce(u.n_kernel + u.n_memcpy + u.n_memset - u.n_launched, 0) AS n_unlaunched
-FROM source AS s
-LEFT JOIN gpu_unions(true) AS u ON u.source_id = s.id
-WHERE s.kind IN ('torch_profiler', 'nsys');
+    n_unlaunched
+FROM gpu_figures(true);

@@ -10,7 +10,7 @@ from rca.postmortem.story import Story
 _LIMIT = 300
 
 
-def brief(story: Story) -> str:
+def message(story: Story) -> str:
     """At most nine lines: what, when, why, who was hit, what to do, what is open."""
     answer = story.answer
     said = answer.verdict

@@ -1,0 +1,265 @@
+"""Where the incident is: the scan, what demand explains, objectives, alerts, and what people tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from telemetry_builder import SECOND, T0, add_source, at
+
+from rca import objective
+from rca.case import Case
+from rca.demand import MARK, residuals
+from rca.errors import BundleError
+from rca.scan import find
+from rca.signals import EMPTY, Points, Signal, Values
+from rca.track import Grid, track
+from rca.window import locate
+
+DAY = 86_400
+
+
+def arrivals(seed: int, seconds: int, bursts: bool = True) -> Values:
+    """Times of requests: five a second, in bursts that come every ten seconds or so."""
+    random = np.random.default_rng(seed)
+    times = list(random.uniform(0, seconds, int(seconds * (3 if bursts else 5))))
+    if bursts:
+        for start in random.uniform(0, seconds, seconds // 10):
+            times += list(start + random.uniform(0, 1.5, 20))
+    return np.sort(np.array([t for t in times if t < seconds]))
+
+
+def served(times: Values, seed: int, slower: float = 1.0, since: float = 1e9) -> Values:
+    """Latencies that grow with what arrived in the second before; `slower` from `since` on."""
+    before = np.searchsorted(times, times) - np.searchsorted(times, times - 1.0)
+    noise = np.exp(np.random.default_rng(seed).normal(0, 0.06, len(times)))
+    return 0.2 * (1 + 0.25 * before) * noise * np.where(times >= since, slower, 1.0)
+
+
+def points(times: Values, values: Values, day: int = 0) -> Points:
+    ts = T0 + day * DAY * SECOND + (times * 1e9).astype(np.int64)
+    return Points(ts, values.astype(float), np.ones(len(values)))
+
+
+def requests(seed: int, slower: float, *, baseline: bool = True) -> list[Signal]:
+    """e2e latency of 120 s of bursty traffic, slower in the second half."""
+    today, healthy = arrivals(seed, 120), arrivals(seed + 1000, 120)
+    observed = points(today, served(today, seed, slower, 60.0))
+    reference = points(healthy, served(healthy, seed + 1000), -1) if baseline else EMPTY
+    return [Signal("trace", "e2e_latency", "gateway", "", observed, reference)]
+
+
+def test_what_demand_explains_is_taken_out() -> None:
+    signals = requests(1, 1.0)
+    (left,) = residuals(signals)
+    raw = np.log(signals[0].incident.values)
+    assert left.role == "e2e_latency" + MARK
+    assert left.incident.values.std() < 0.35 * raw.std()
+    assert abs(np.median(left.incident.values)) < 0.05
+
+
+def test_a_slower_build_stands_out_that_bursts_hide() -> None:
+    scan = find(requests(2, 1.3))
+    assert scan is not None
+    assert len(scan.found) == 1
+    start, end = scan.times(scan.found[0].first, scan.found[0].last)
+    assert abs(start - at(60)) <= 4 * SECOND
+    assert abs(end - at(120)) <= 4 * SECOND
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+def test_bursts_alone_are_no_incident(baseline: bool) -> None:
+    found = [
+        seed
+        for seed in range(30)
+        if (scan := find(requests(seed, 1.0, baseline=baseline))) and scan.found
+    ]
+    assert len(found) <= 1, found
+
+
+def test_the_margin_holds_the_true_start() -> None:
+    held = 0
+    for seed in range(20):
+        scan = find(requests(seed, 1.4))
+        assert scan is not None
+        first = scan.found[0]
+        start, _ = scan.times(first.first, first.last)
+        held += abs(start - at(60)) <= (first.margin_bins + 1) * scan.step_ns
+    assert held >= 17
+
+
+def test_scrapes_are_judged_by_demand_too() -> None:
+    random = np.random.default_rng(5)
+
+    def side(slower: float, day: int) -> tuple[Points, Points]:
+        rate = 5.0 + 4.0 * (random.random(120) < 0.3)
+        mean = 0.1 * rate * np.exp(random.normal(0, 0.05, 120))
+        mean[60:] *= slower
+        ts = T0 + (day * DAY + 15 * np.arange(120, dtype=np.int64)) * SECOND
+        ones = np.ones(120)
+        return Points(ts, mean * 50, 50 * ones), Points(ts, rate, ones)
+
+    (now, rate_now), (then, rate_then) = side(1.25, 0), side(1.0, -1)
+    signals = [
+        Signal("metrics", "itl", "engine", "", now, then),
+        Signal("metrics", "arrival_rate", "gateway", "", rate_now, rate_then),
+    ]
+    scan = find(signals)
+    assert scan is not None
+    (one,) = scan.found
+    assert abs(scan.times(one.first, one.last)[0] - at(15 * 59)) <= 3 * scan.step_ns
+
+
+def test_a_scrape_closes_its_bin() -> None:
+    counts, sums = Grid(0, 10, 3).sums(np.array([0, 1, 10, 11, 30, 31]), np.arange(6.0))
+    assert counts.tolist() == [2, 1, 1]
+    assert sums.tolist() == [3.0, 3.0, 4.0]
+
+
+def test_too_few_points_make_no_track() -> None:
+    few = points(np.arange(3.0), np.ones(3))
+    assert track(Signal("trace", "ttft", "", "", few, EMPTY), Grid(T0, SECOND, 5)) is None
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    with Case.create() as made:
+        yield made
+
+
+def record(case: Case, part: str, times: Values, seconds: Values) -> int:
+    """Requests as root spans of a gateway."""
+    shift = 0.0 if part == "incident" else -DAY
+    key = add_source(case, "trace", part, first_ns=at(shift), last_ns=at(shift + times[-1]))
+    rows = [
+        {
+            "source_id": key, "trace_id": f"{part}{i}", "span_id": f"{part}{i}", "parent_id": None,
+            "service": "gateway", "name": "POST /v1", "kind": "server", "start_ns": at(t + shift),
+            "dur_ns": int(s * 1e9), "status": "ok", "attributes": "{}",
+        }
+        for i, (t, s) in enumerate(zip(times, seconds, strict=True))
+    ]  # fmt: skip
+    case.insert("span", pl.DataFrame(rows, schema_overrides={"parent_id": pl.String}))
+    return key
+
+
+def recorded(case: Case, slower: float = 1.0, since: float = 60.0) -> int:
+    today, healthy = arrivals(7, 120), arrivals(8, 120)
+    record(case, "baseline", healthy, served(healthy, 8))
+    return record(case, "incident", today, served(today, 7, slower, since))
+
+
+def windows(case: Case, settings: dict[str, Any] | None = None) -> list[tuple[Any, ...]]:
+    locate(case, settings)
+    return case.rows(
+        "SELECT status, detected_by, start_ns, end_ns FROM incident_window ORDER BY id"
+    )
+
+
+def moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(at(seconds) / 1e9, UTC)
+
+
+def test_healthy_says_how_far_it_was_from_an_incident(case: Case) -> None:
+    recorded(case)
+    assert windows(case) == [("none", "scan", None, None)]
+    score, threshold, note = case.rows("SELECT score, threshold, note FROM incident_window")[0]
+    assert 0 < score < threshold
+    assert f"{score:.1f} standard errors of {threshold:.1f}" in note
+
+
+def test_a_told_time_is_taken_as_it_is(case: Case) -> None:
+    recorded(case)
+    told = {"incident": {"start": moment(20), "end": moment(50)}}
+    assert windows(case, told) == [("incident", "hint", at(20), at(50))]
+
+
+def test_half_a_hint_is_completed_by_the_scan(case: Case) -> None:
+    recorded(case, slower=1.5)
+    ((status, by, start, end),) = windows(case, {"incident": {"start": moment(58)}})
+    assert (status, by, start) == ("incident", "hint", at(58))
+    assert abs(end - at(120)) <= 5 * SECOND
+
+
+def test_half_a_hint_without_anything_to_see_lasts_to_the_end(case: Case) -> None:
+    recorded(case)
+    ((status, by, start, end),) = windows(case, {"incident": {"start": moment(90)}})
+    assert (status, by, start) == ("incident", "hint", at(90))
+    assert end > at(110)
+
+
+def test_a_broken_objective_is_an_incident(case: Case) -> None:
+    today, healthy = np.arange(0, 120, 0.5), np.arange(0, 120, 0.5)
+    record(case, "baseline", healthy, np.full(240, 0.3))
+    # Fifteen stalls, too few to move anything but the tail.
+    slow = np.where((today > 60) & (today < 100) & (np.arange(240) % 5 == 0), 5.0, 0.3)
+    record(case, "incident", today, slow)
+    assert windows(case)[0][0] == "none"
+    ((status, by, start, end),) = windows(case, {"slo": {"e2e_p99": "< 2 s"}})
+    assert (status, by) == ("incident", "slo")
+    assert abs(start - at(62.5)) <= SECOND
+    assert abs(end - at(97.5)) <= SECOND
+    assert case.scalar("SELECT slo FROM incident_window").startswith("e2e_p99 < 2 s (")
+
+
+def test_an_objective_that_is_kept_is_not_called_broken(case: Case) -> None:
+    recorded(case, slower=1.6)
+    assert windows(case, {"slo": {"e2e_p99": "< 60 s"}})[0][:2] == ("incident", "scan")
+    assert case.scalar("SELECT slo FROM incident_window") is None
+
+
+def test_an_objective_that_is_broken_every_day_is_no_incident(case: Case) -> None:
+    recorded(case)
+    assert windows(case, {"slo": {"e2e_p99": "< 100 ms"}})[0][0] == "none"
+
+
+def test_an_alert_lowers_the_bar(case: Case) -> None:
+    key = recorded(case, slower=1.13, since=85.0)
+    locate(case)
+    score, bar = case.rows("SELECT score, threshold FROM incident_window")[0]
+    assert 0.75 * bar < score < bar, "the case lies between both bars"
+    alert = {
+        "source_id": key, "name": "Slow", "start_ns": at(100), "end_ns": at(120),
+        "severity": "page", "labels": "{}", "annotations": "{}",
+    }  # fmt: skip
+    case.insert("alert", pl.DataFrame([alert]))
+    ((status, by, start, end),) = windows(case)
+    assert (status, by) == ("incident", "alert")
+    assert start < at(100) < end
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("e2e_p99", "< 2 s", ("e2e_latency", 2.0, 0.01)),
+        ("ttft_p95", "<= 500 ms", ("ttft", 0.5, 0.05)),
+        ("itl_p999", "0.2", ("itl", 0.2, 0.001)),
+        ("e2e_p99.9", "3s", ("e2e_latency", 3.0, 0.001)),
+        ("error_share", "< 0.5 %", ("error_share", 0.5, 0.005)),
+        ("error_rate", "0.01", ("error_share", 0.5, 0.01)),
+        ("availability", "99.9 %", None),
+        ("e2e_p99", "5 %", None),
+        ("e2e_p99", "> 2 s", None),
+        ("error_p99", "1 s", None),
+        ("e2e_share", "1 s", None),
+    ],
+)
+def test_objectives_are_read_as_people_write_them(
+    name: str, value: str, expected: tuple[str, float, float] | None
+) -> None:
+    known, other = objective.read({name: value})
+    if expected is None:
+        assert (known, other) == ([], [f"{name} {value}"])
+        return
+    (found,) = known
+    assert (found.role, found.limit) == expected[:2]
+    assert found.allowed == pytest.approx(expected[2])
+
+
+def test_a_hint_that_ends_before_it_starts_is_refused(case: Case) -> None:
+    with pytest.raises(BundleError, match="ends before it starts"):
+        locate(case, {"incident": {"start": moment(50), "end": moment(20)}})
