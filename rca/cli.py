@@ -280,7 +280,7 @@ def report(
     if show is Print.full:
         print((out / "postmortem.md").read_text(encoding="utf-8"))
     else:
-        print(message or "\n".join(str(p) for p in written))
+        print(message.rstrip() or "\n".join(str(p) for p in written))
 
 
 @app.command()

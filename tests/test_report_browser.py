@@ -189,6 +189,29 @@ def test_other_answers_open_as_well(browser: Any, build: Any, tmp_path: Path) ->
     found.page.close()
 
 
+@pytest.mark.slow
+def test_a_million_operations_are_put_together_and_it_is_said(
+    browser: Any, tmp_path: Path
+) -> None:
+    case = case_builder.gpu_only()
+    case.execute(
+        "INSERT INTO gpu_op (source_id, id, kind, name, device, stream, start_ns, dur_ns) "
+        "SELECT 1, 10 + i, 'kernel', 'kernel_' || i % 400, i % 8, 7 + i % 3, "
+        "(SELECT min(start_ns) FROM gpu_op) + i * 1000, 700 FROM range(1_000_000) t(i)"
+    )
+    path = write_html(case, tmp_path)
+    assert path.stat().st_size < 8_000_000
+    found = Opened(browser, path)
+    assert (found.said, found.asked) == ([], [path.as_uri()])
+    assert (
+        "GPU streams: 12 of 24, 500,00"
+        in found.page.locator("figure[data-chart=timeline] figcaption").inner_text()
+    )
+    took = found.page.evaluate("performance.now()")
+    print(f"{path.stat().st_size:,} bytes, all charts drawn {took:.0f} ms after it was opened")
+    found.page.close()
+
+
 # Words below the contrast of WCAG 2.2 AA (4.5, large ones 3): text and contrast.
 _LOW_CONTRAST = """() => {
   const numbers = (c) => (c.match(/[\\d.]+/g) || []).map(Number);

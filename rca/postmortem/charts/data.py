@@ -123,7 +123,7 @@ class ChartData:
                 "ones first; the band is of all of them."
             )
         if not self.streams.is_empty():
-            ops = int(self.streams["n"].sum())
+            ops = int(self.streams["n_begun"].sum())
             lanes = self.streams["lane"].n_unique()
             said.append(
                 f"GPU streams: {number(lanes)} of {number(self.n_streams)}, {number(ops)} operations put "

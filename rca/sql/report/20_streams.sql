@@ -39,6 +39,8 @@ SELECT
     (place + 1) * width_ns AS end_ns,
     -- Operations that touch the step.
     count(*) AS n,
+    -- Of these begun in it, so that they can be added up.
+    count(*) FILTER (from_ns - zero_ns >= place * width_ns) AS n_begun,
     -- Share of the step in which something ran, at most 1 where operations overlap.
     least(1.0, sum(least(to_ns - zero_ns, (place + 1) * width_ns)
         - greatest(from_ns - zero_ns, place * width_ns)) / any_value(width_ns)) AS busy,
