@@ -85,6 +85,7 @@ class Hypothesis:
     competitors: list[Any]
     missing: list[Any]
     change_id: str | None
+    contributing: bool = False
 
 
 @dataclass(frozen=True)
@@ -253,6 +254,12 @@ class Answer:
         """The hypothesis that the verdict names, else the best one."""
         named = [h for h in self.hypotheses if h.cause == self.verdict.cause]
         return next(iter(named or self.hypotheses), None)
+
+    @property
+    def contributing(self) -> list[str]:
+        """The causes that are at work at once, where the verdict names one of several."""
+        both = [h.cause for h in self.hypotheses if h.contributing]
+        return both if self.verdict.status == "diagnosed" and self.verdict.cause in both else []
 
     def cited(self, ids: list[str]) -> list[Evidence]:
         """The evidence with these ids, in this order; ids that do not exist are left out."""

@@ -19,8 +19,6 @@ FIX_KINDS = ("rollback", "config", "scale", "drain", "circuit_break", "code", "i
 PHASES = ("mitigate", "repair", "prevent")
 REPRODUCIBLE = ("cpu", "counts", "model", "no")
 CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
-_FUTURE_ROLES = frozenset({"numa_remote"})
-"""Roles that signatures name and no signal carries yet; they count as missing."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +75,8 @@ class Cause:
         expected: Role → (sign, weight); sign 1 up, -1 down, 0 unmoved.
         neutral: Roles that may move either way.
         requires: At least one of these must have moved as expected.
+        either: Ways in which it may show; where one did, the others may have stayed.
+        generic: Whether it has no mark of its own, and is what remains when nothing else fits.
     """
 
     id: str
@@ -89,6 +89,8 @@ class Cause:
     expected: Mapping[str, tuple[int, float]]
     neutral: frozenset[str]
     requires: frozenset[str]
+    either: frozenset[str]
+    generic: bool
     change: ChangeMark
     lookalikes: tuple[Lookalike, ...]
     fixes: tuple[Fix, ...]
@@ -183,6 +185,8 @@ def _cause(row: dict[str, Any]) -> Cause:
         expected=expected,
         neutral=frozenset(signature.get("neutral", ())),
         requires=frozenset(signature["requires"]),
+        either=frozenset(signature.get("either", ())),
+        generic=bool(signature.get("generic", False)),
         change=ChangeMark(
             tuple(change.get("kinds", ())),
             re.compile(change.get("words") or r"(?!)", re.IGNORECASE),
@@ -208,8 +212,8 @@ def _check(cause: Cause, name: str) -> None:
         must(fix.kind, FIX_KINDS, "fix.kind")
         must(fix.phase, PHASES, "fix.phase")
         must(fix.command or "restart", ("restart", "cache_ttl"), "fix.command")
-    known = set(meanings()) | _FUTURE_ROLES
-    for role in {*cause.expected, *cause.neutral, *cause.requires}:
+    known = set(meanings())
+    for role in {*cause.expected, *cause.neutral, *cause.requires, *cause.either}:
         if role not in known:
             raise CauseError(
                 f"unknown role {role!r}",
@@ -217,5 +221,8 @@ def _check(cause: Cause, name: str) -> None:
                 place="signature",
                 hint="rca/roles.toml lists them",
             )
-    if not cause.requires & {r for r, (sign, _) in cause.expected.items() if sign}:
+    moving = {r for r, (sign, _) in cause.expected.items() if sign}
+    if cause.either - moving:
+        raise CauseError("either names a role that neither rises nor falls", path=name)
+    if not cause.requires & moving:
         raise CauseError("requires names no role of signature.up or signature.down", path=name)

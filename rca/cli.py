@@ -361,31 +361,39 @@ def evaluate(
     workers: Annotated[
         int | None, typer.Option("--workers", help="Processes; one a core unless given.")
     ] = None,
+    told_window: Annotated[
+        bool,
+        typer.Option("--told-window", help="Give the true window: causes without the scan."),
+    ] = False,
+    ablations: Annotated[
+        bool,
+        typer.Option("--ablations", help="Once more with each recording gone or made worse."),
+    ] = False,
+    sample: Annotated[
+        int | None, typer.Option("--sample", help="For --ablations: so many bundles.")
+    ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Score the diagnosis on labelled bundles: causes, windows, confidence, false alarms."""
+    from rca import eval_command
     from rca import evaluate as evaluating
 
     with progress_bar(quiet or as_json) as (step, _):
-        found = evaluating.evaluate(
-            cases, workers=workers, progress=lambda name, done, n: step(f"{done}/{n} {name}")
-        )
+
+        def tell(name: str, done: int, n: int) -> None:
+            step(f"{done}/{n} {name}")
+
+        if ablations:
+            found = evaluating.ablate(cases, sample=sample, workers=workers, progress=tell)
+        else:
+            found = evaluating.evaluate(
+                cases, workers=workers, told_window=told_window, progress=tell
+            )
     if as_json:
         _print_json(found)
         return
-    for kind, row in found["scores"].items():
-        print(f"{kind}  n={row['n']}")
-        for name, value in row.items():
-            if isinstance(value, list):
-                print(f"  {name:<22} {value[0]:.3f}  [{value[1]:.3f}, {value[2]:.3f}]")
-            elif name != "n" and value is not None:
-                print(f"  {name:<22} {value:.3f}")
-    for row in found["outcomes"]:
-        if row["kind"] != "healthy" and not set(row["answers"][:1]) & set(row["right"]):
-            print(
-                f"  missed {row['case']}: said {', '.join(row['answers'][:2]) or row['error']}"
-            )
+    print(eval_command.ablation_text(found) if ablations else eval_command.text(found))
 
 
 def _print_json(value: Any) -> None:

@@ -2,57 +2,55 @@
 
 from __future__ import annotations
 
-import math
 import multiprocessing
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rca.errors import BundleError, RcaError
+from rca.perturb import PERTURBATIONS, Recording
+from rca.scores import Outcome, scores
 
-SURE = 0.87
-"""Confidence at which rollbacks may be proposed."""
-_BINS = 10
-_Z95 = 1.959964
+if TYPE_CHECKING:
+    from rca.case import Case
+    from rca.pipeline import Options
+
+LEFT_OUT = "its cause left out"
+"""The ablation that takes the true cause out of the catalogue."""
+AS_RECORDED = "as recorded"
+Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """One bundle: what was true, what was said.
+class Task:
+    """One bundle to analyse, and how.
 
     Attributes:
-        answers: Causes in order of rank; 'unknown' or 'no_incident' stands first for such a status.
-        iou: Overlap of the windows by their union, None where the truth has none.
-        error: Why there is no answer, None when there is one.
+        told_window: Whether the true window is given, so that ranking is judged without the scan.
+        ablation: A name of `PERTURBATIONS`, `LEFT_OUT`, or `AS_RECORDED`.
     """
 
-    case: str
-    kind: str
-    right: tuple[str, ...]
-    true_class: str
-    answers: tuple[str, ...]
-    status: str
-    said_class: str | None
-    confidence: float
-    iou: float | None
-    error: str | None = None
-
-    def hit(self, k: int) -> bool:
-        """Whether a right answer is among the first k."""
-        return any(a in self.right for a in self.answers[:k])
+    bundle: Path
+    told_window: bool = False
+    ablation: str = AS_RECORDED
 
 
 def evaluate(
     folder: Path,
     *,
     workers: int | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    told_window: bool = False,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Analyse every bundle below a folder that has a truth.toml, and score the answers.
+
+    Args:
+        workers: Processes; one a core unless given.
+        told_window: Give each bundle's true window, so that causes are judged without the scan.
 
     Returns:
         {'cases': n, 'scores': {kind: {name: value or [value, low, high]}}, 'outcomes': [...]}; shares
@@ -61,17 +59,8 @@ def evaluate(
     Raises:
         BundleError: No truth.toml below the folder.
     """
-    bundles = sorted(p.parent for p in folder.rglob("truth.toml"))
-    if not bundles:
-        raise BundleError("no bundle with a truth.toml below it", path=str(folder))
-    outcomes = []
-    # A forked child would inherit the locks of threads that it does not have.
-    fresh = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=fresh) as pool:
-        for number, outcome in enumerate(pool.map(judge_bundle, bundles), start=1):
-            outcomes.append(outcome)
-            if progress:
-                progress(outcome.case, number, len(bundles))
+    tasks = [Task(bundle, told_window) for bundle in bundles(folder)]
+    outcomes = list(_judged(tasks, workers, progress))
     return {
         "cases": len(outcomes),
         "scores": scores(outcomes),
@@ -79,48 +68,129 @@ def evaluate(
     }
 
 
-def judge_bundle(bundle: Path) -> Outcome:
-    """Analyse one bundle without the experiment."""
-    from rca.pipeline import Options, analyze
+def ablate(
+    folder: Path,
+    *,
+    sample: int | None = None,
+    workers: int | None = None,
+    progress: Progress | None = None,
+) -> dict[str, dict[str, Any]]:
+    """The scores of faults with each kind of recording taken away or made worse; the window is told.
 
-    truth = tomllib.loads((bundle / "truth.toml").read_text(encoding="utf-8"))
+    Args:
+        sample: How many bundles are taken, evenly over their names; all unless given.
+
+    Returns:
+        {ablation: scores as of `evaluate`, all faults as one kind}, as recorded first.
+
+    Raises:
+        BundleError: No truth.toml below the folder.
+    """
+    faulty = [b for b in bundles(folder) if len(true_causes(_truth(b))) == 1]
+    taken = faulty[:: max(1, len(faulty) // sample)][:sample] if sample else faulty
+    names = [AS_RECORDED, *PERTURBATIONS, LEFT_OUT]
+    tasks = [
+        Task(bundle, told_window=True, ablation=name) for name in names for bundle in taken
+    ]
+    outcomes = list(_judged(tasks, workers, progress))
+    found: dict[str, dict[str, Any]] = {}
+    for place, name in enumerate(names):
+        part = outcomes[place * len(taken) : (place + 1) * len(taken)]
+        kind = "unmodelled" if name == LEFT_OUT else "fault"
+        found[name] = scores([replace(o, kind=kind) for o in part]).get(kind, {"n": 0})
+    return found
+
+
+def bundles(folder: Path) -> list[Path]:
+    """The labelled bundles below a folder.
+
+    Raises:
+        BundleError: There is none.
+    """
+    found = sorted(p.parent for p in folder.rglob("truth.toml"))
+    if not found:
+        raise BundleError("no bundle with a truth.toml below it", path=str(folder))
+    return found
+
+
+def _judged(
+    tasks: Sequence[Task], workers: int | None, progress: Progress | None
+) -> Iterator[Outcome]:
+    # A forked child would inherit the locks of threads that it does not have.
+    fresh = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers or os.cpu_count(), mp_context=fresh) as pool:
+        for number, outcome in enumerate(pool.map(judge_bundle, tasks), start=1):
+            if progress:
+                progress(outcome.case, number, len(tasks))
+            yield outcome
+
+
+def judge_bundle(task: Task) -> Outcome:
+    """Analyse one bundle without the experiment."""
+    from rca.pipeline import analyze
+
+    truth = _truth(task.bundle)
     try:
-        with analyze([bundle], options=Options(trial_budget_s=None)) as case:
-            return _outcome(bundle.name, truth, case.verdict)
+        with analyze([task.bundle], options=_options(task, truth)) as case:
+            return _outcome(task, truth, case.verdict)
     except RcaError as error:
-        return _outcome(bundle.name, truth, None, str(error))
+        return _outcome(task, truth, None, str(error))
+
+
+def _options(task: Task, truth: dict[str, Any]) -> Options:
+    from rca.pipeline import Options
+
+    start_ns, end_ns = int(truth.get("start_ns", 0)), int(truth.get("end_ns", 0))
+    change = PERTURBATIONS.get(task.ablation)
+    recording = Recording(task.bundle.name, start_ns)
+
+    def prepare(case: Case) -> None:
+        if change is not None:
+            change(case, recording)
+
+    return Options(
+        trial_budget_s=None,
+        window=(start_ns, end_ns) if task.told_window and end_ns else None,
+        without=true_causes(truth) if task.ablation == LEFT_OUT else frozenset(),
+        prepare=prepare,
+    )
+
+
+def _truth(bundle: Path) -> dict[str, Any]:
+    return tomllib.loads((bundle / "truth.toml").read_text(encoding="utf-8"))
+
+
+def true_causes(truth: dict[str, Any]) -> frozenset[str]:
+    """The causes that were at work."""
+    return frozenset({str(truth.get("cause", "")), *truth.get("causes", ())} - {""})
 
 
 def _outcome(
-    name: str, truth: dict[str, Any], verdict: dict[str, Any] | None, error: str | None = None
+    task: Task, truth: dict[str, Any], verdict: dict[str, Any] | None, error: str | None = None
 ) -> Outcome:
-    right = {
-        str(truth.get("cause", "")),
-        *truth.get("acceptable", ()),
-        *truth.get("causes", ()),
-    } - {""}
+    causes = true_causes(truth)
     kind = str(truth.get("kind", "fault"))
+    one = Outcome(
+        task.bundle.name,
+        "two_faults" if kind == "fault" and len(causes) > 1 else kind,
+        tuple(sorted({*causes, *truth.get("acceptable", ())})),
+        str(truth.get("class", "")),
+        (), "failed", None, 1.0, 0.0, error, tuple(sorted(causes)),
+    )  # fmt: skip
     if verdict is None:
-        return Outcome(
-            name,
-            kind,
-            tuple(sorted(right)),
-            truth.get("class", ""),
-            (),
-            "failed",
-            None,
-            1.0,
-            0.0,
-            error,
-        )
+        return one
     told = verdict["verdict"]
     ranked = [h["cause"] for h in verdict["hypotheses"]]
     first = [told["cause"]] if told["status"] == "diagnosed" else [told["status"]]
-    return Outcome(
-        name, kind, tuple(sorted(right)), truth.get("class", ""),
-        tuple(dict.fromkeys([*first, *ranked])), told["status"], told["class"],
-        float(told["confidence"]), _iou(truth, verdict["incident"]),
-    )  # fmt: skip
+    return replace(
+        one,
+        answers=tuple(dict.fromkeys([*first, *ranked])),
+        status=told["status"],
+        said_class=told["class"],
+        confidence=float(told["confidence"]),
+        iou=_iou(truth, verdict["incident"]),
+        contributing=tuple(sorted(told["contributing"])),
+    )
 
 
 def _iou(truth: dict[str, Any], incident: dict[str, Any]) -> float | None:
@@ -132,68 +202,3 @@ def _iou(truth: dict[str, Any], incident: dict[str, Any]) -> float | None:
     both = min(end, incident["end_ns"]) - max(start, incident["start_ns"])
     either = max(end, incident["end_ns"]) - min(start, incident["start_ns"])
     return float(max(both, 0) / either)
-
-
-def wilson(hits: int, n: int) -> list[float]:
-    """[share, low, high] with Wilson's 95 % interval."""
-    if not n:
-        return [math.nan] * 3
-    share, z2 = hits / n, _Z95**2
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = _Z95 * math.sqrt(share * (1 - share) / n + z2 / (4 * n * n)) / (1 + z2 / n)
-    return [round(x, 4) for x in (share, max(centre - half, 0.0), min(centre + half, 1.0))]
-
-
-def scores(outcomes: Sequence[Outcome]) -> dict[str, dict[str, Any]]:
-    """Scores by kind of case."""
-    kinds = {o.kind for o in outcomes}
-    found = {}
-    for kind in sorted(kinds):
-        of_kind = [o for o in outcomes if o.kind == kind]
-        found[kind] = _of_kind(kind, of_kind)
-    return found
-
-
-def _of_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    n = len(outcomes)
-    if kind == "healthy":
-        return {
-            "n": n,
-            "no_incident": wilson(sum(o.status == "no_incident" for o in outcomes), n),
-        }
-    if kind == "unmodelled":
-        careful = sum(o.status == "unknown" or o.confidence < 0.5 or o.hit(1) for o in outcomes)
-        return {"n": n, "careful": wilson(careful, n), "iou": _mean(o.iou for o in outcomes)}
-    diagnosed = [o for o in outcomes if o.status in ("diagnosed", "failed")]
-    sure = [o for o in diagnosed if o.confidence >= SURE]
-    return {
-        "n": n,
-        "ac1": wilson(sum(o.hit(1) for o in outcomes), n),
-        "ac3": wilson(sum(o.hit(3) for o in outcomes), n),
-        "class": wilson(sum(o.said_class == o.true_class for o in outcomes), n),
-        "iou": _mean(o.iou for o in outcomes),
-        "unknown": wilson(sum(o.status == "unknown" for o in outcomes), n),
-        "missed": wilson(sum(o.status == "no_incident" for o in outcomes), n),
-        "brier": _mean((o.confidence - o.hit(1)) ** 2 for o in diagnosed),
-        "ece": _ece(diagnosed),
-        "precision_when_sure": wilson(sum(o.hit(1) for o in sure), len(sure)),
-        "coverage_when_sure": wilson(len(sure), n),
-    }
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    known = [v for v in values if v is not None]
-    return round(sum(known) / len(known), 4) if known else None
-
-
-def _ece(outcomes: Sequence[Outcome]) -> float | None:
-    """Expected calibration error over ten equal bins of confidence."""
-    if not outcomes:
-        return None
-    total = 0.0
-    for bin_ in range(_BINS):
-        inside = [o for o in outcomes if min(int(o.confidence * _BINS), _BINS - 1) == bin_]
-        if inside:
-            gap = sum(o.confidence for o in inside) - sum(o.hit(1) for o in inside)
-            total += abs(gap)
-    return round(total / len(outcomes), 4)

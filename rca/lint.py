@@ -44,6 +44,7 @@ class Rule:
     is_: tuple[str, ...] = ()
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     partner: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ def _rule(name: str, row: dict[str, Any]) -> Rule:
         is_=tuple(row.get("is", ())),
         when={_plain(k): tuple(v) for k, v in row.get("when", {}).items()},
         partner=tuple(map(_plain, row.get("partner", ()))),
+        causes=tuple(row.get("causes", ())),
         **facts,
     )
 
@@ -102,10 +104,11 @@ def check(case: Case) -> int:
                     "rule": rule.id, "severity": severity, "subject": one.subject, "key": one.key,
                     "value": one.value, "expected": expected, "statement": statement,
                     "change_id": one.change_id, "source_id": one.source_id,
+                    "causes": list(rule.causes) if severity == "warning" else [],
                 }  # fmt: skip
                 rows.append(row)
     rows.sort(key=lambda r: (r["severity"] != "warning", r["rule"], r["subject"], r["key"]))
-    schema = {"change_id": pl.String}
+    schema: dict[str, Any] = {"change_id": pl.String, "causes": pl.List(pl.String)}
     return (
         case.insert("lint_finding", pl.DataFrame(rows, schema_overrides=schema)) if rows else 0
     )

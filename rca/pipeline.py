@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,9 @@ class Options:
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
         recipes_budget_s: Wall time for NVIDIA's recipes on its reports, None for none.
+        window: Start and end of the incident, ns since the Unix epoch, where they are known.
+        without: Causes left out of the catalogue.
+        prepare: Called with the case when all is read and nothing concluded.
     """
 
     judge: Judge | None = None
@@ -59,6 +63,9 @@ class Options:
     causes: Path | None = None
     max_unpacked: int = DEFAULT_MAX_UNPACKED
     recipes_budget_s: float | None = recipes.DEFAULT_BUDGET_S
+    window: tuple[int, int] | None = None
+    without: frozenset[str] = frozenset()
+    prepare: Callable[[Case], None] | None = None
 
 
 def _silent(_: str) -> None:
@@ -89,9 +96,19 @@ def analyze(
     case, bundle = _read(
         paths, baseline, case_path, options.max_unpacked, progress, options.recipes_budget_s
     )
-    diagnose(case, bundle.settings, options, step)
+    settings = bundle.settings
+    if options.prepare is not None:
+        options.prepare(case)
+    if options.window is not None:
+        settings = settings | {"incident": _as_settings(options.window)}
+    diagnose(case, settings, options, step)
     _write_provenance(case, bundle, options)
     return case
+
+
+def _as_settings(window: tuple[int, int]) -> dict[str, datetime]:
+    start, end = (datetime.fromtimestamp(ns / 1e9, UTC) for ns in window)
+    return {"start": start, "end": end}
 
 
 def read(
@@ -203,10 +220,10 @@ def diagnose(
     patterns.cluster(case)
     findings.gather(case)
     step("hypotheses")
-    hypotheses.rank(case, options.causes)
+    lint.check(case)
+    hypotheses.rank(case, options.causes, options.without)
     findings.conclude(case)
     gaps.look(case)
-    lint.check(case)
     step("verdict")
     _judge(case, options.judge)
     step("trial")

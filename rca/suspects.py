@@ -5,13 +5,18 @@ own time, the gap before it answers) is nearer to a cause than the latencies tha
 z is the shift of the median on the reference's spread, with a floor of a share of the level that
 this metric usually has over all services: a latency that is nearly zero everywhere but in the
 window has not moved by a factor of a million.
+
+Which service it is and which of its metrics are different questions: floors keep flat series of
+innocent services down, and hide within the culprit how far its steadiest metric left its range.
+So the places are given to services by that score, and a service's places to its metrics by the
+plain shift of their mean on their own spread (N-sigma).
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 
@@ -24,6 +29,8 @@ from rca.signals import load
 
 _KEPT = 200
 _FEWEST_SPANS = 5
+_OWN_FLOOR = 1e-4
+"""Spread that a metric has at least beside others of its service, as a share of its mean."""
 _SPAN_ROLES = ("call_gap", "span_self", "span_errors")
 
 
@@ -59,15 +66,29 @@ def score(moves: Sequence[Move]) -> list[tuple[float, str, str]]:
     for move in counted:
         levels.setdefault(move.signal.role, []).append(_level(move))
     usual = {role: float(np.median(values)) for role, values in levels.items()}
-    found = [
-        (
-            _one(move, usual[move.signal.role]),
-            move.signal.service,
-            move.signal.subject or move.signal.role.removeprefix("metric:"),
-        )
-        for move in counted
-    ]
-    return sorted(found, key=lambda row: (-row[0], row[1], row[2]))
+    found = [(_one(m, usual[m.signal.role]), m.signal.service, _name(m)) for m in counted]
+    found.sort(key=lambda row: (-row[0], row[1], row[2]))
+    named = _by_own_spread(counted)
+    return [(value, service, next(named[service])) for value, service, _ in found]
+
+
+def _by_own_spread(moves: Sequence[Move]) -> dict[str, Iterator[str]]:
+    """Service → its metrics, those first that left their own spread furthest."""
+    ordered = sorted(moves, key=lambda m: (-_own(m), _name(m)))
+    services = {m.signal.service for m in moves}
+    return {s: iter([_name(m) for m in ordered if m.signal.service == s]) for s in services}
+
+
+def _own(move: Move) -> float:
+    before, after = move.reference.values, move.observed.values
+    mean = float(np.mean(before))
+    spread = max(float(np.std(before)), _OWN_FLOOR * abs(mean), 1e-9)
+    z = abs(float(np.mean(after)) - mean) / spread
+    return float(np.log1p(z)) * weight(move.signal.role)
+
+
+def _name(move: Move) -> str:
+    return move.signal.subject or move.signal.role.removeprefix("metric:")
 
 
 def _too_few(move: Move) -> bool:

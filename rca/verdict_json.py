@@ -57,6 +57,7 @@ def _verdict(answer: Answer) -> dict[str, Any]:
         "cause": said.cause if named else None,
         "class": said.class_ if named else None,
         "confidence": said.confidence,
+        "contributing": answer.contributing,
         "reason": said.reason,
         "judge": said.judge,
     }

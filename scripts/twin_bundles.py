@@ -1,38 +1,68 @@
-"""Make labelled bundles with the twin, for `rca eval`: every fault that it can show, and healthy ones.
+"""Make labelled bundles with the twin, for `rca eval`: every fault that it can show, pairs, and healthy ones.
 
-    python scripts/twin_bundles.py OUT SEED [SEED ...]
+    python scripts/twin_bundles.py OUT SEED [SEED ...] [--pairs N] [--healthy N] [--doses 1,0.7,1.5]
 
-Doses go round 1.0, 0.7 and 1.5 with the position of the seed. A bundle that is there is kept.
+Doses go round with the position of the seed. Pairs are drawn with the seed, from
+different components or classes where they can be. A bundle that is there is kept.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import random
 import sys
+from itertools import combinations
 from pathlib import Path
 
 from rca.errors import CauseError
 from rca.models.faults import FAULTS
 from rca.models.reproduce import reproduce
 
-DOSES = (1.0, 0.7, 1.5)
+_HEALTHY_EVERY = 100_000
+"""Seeds of further healthy bundles lie this far apart from those of faults."""
+
+
+def pairs(seed: int, count: int) -> list[str]:
+    """`count` pairs of faults as `A+B`, drawn with the seed, no two of one class and component."""
+    shown = [f for f in FAULTS.values() if f.reproducible and f.cause_class]
+    possible = [
+        f"{a.cause}+{b.cause}"
+        for a, b in combinations(shown, 2)
+        if (a.cause_class, a.component) != (b.cause_class, b.component)
+    ]
+    return random.Random(seed).sample(possible, min(count, len(possible)))
+
+
+def _make(cause: str, folder: Path, seed: int, dose: float) -> None:
+    if folder.exists():
+        return
+    half = folder.with_name(f".{folder.name}.{os.getpid()}")
+    try:
+        reproduce(cause, half, engine="twin", seed=seed, dose=dose)
+    except CauseError:
+        return  # not to be shown by this model; `rca causes` says which
+    half.rename(folder)
+    print(folder, flush=True)
 
 
 def main(arguments: list[str]) -> int:
     """Make the bundles; returns the exit status."""
-    if len(arguments) < 2:
-        print(__doc__, file=sys.stderr)
-        return 2
-    out, seeds = Path(arguments[0]), [int(a) for a in arguments[1:]]
-    for position, seed in enumerate(seeds):
-        for cause in FAULTS:
-            folder = out / f"{cause}-{seed}"
-            if folder.exists():
-                continue
-            try:
-                reproduce(cause, folder, engine="twin", seed=seed, dose=DOSES[position % 3])
-            except CauseError:
-                continue  # not to be shown by this model; `rca causes` says which
-            print(folder)
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--pairs", type=int, default=0, help="pairs of faults for each seed")
+    parser.add_argument("--healthy", type=int, default=1, help="healthy bundles for each seed")
+    parser.add_argument("--doses", default="1.0,0.7,1.5", help="strengths of the faults")
+    told = parser.parse_args(arguments)
+    doses = [float(text) for text in told.doses.split(",")]
+    for position, seed in enumerate(told.seeds):
+        dose = doses[position % len(doses)]
+        for number in range(told.healthy):
+            other = seed + number * _HEALTHY_EVERY
+            _make("healthy", told.out / f"healthy-{other}", other, dose)
+        for cause in [c for c in FAULTS if c != "healthy"] + pairs(seed, told.pairs):
+            _make(cause, told.out / f"{cause}-{seed}", seed, dose)
     return 0
 
 

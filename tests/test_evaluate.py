@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from rca.errors import BundleError
-from rca.evaluate import Outcome, evaluate, scores, wilson
+from rca.evaluate import evaluate
+from rca.scores import Outcome, scores, wilson
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 

@@ -7,8 +7,12 @@ from pathlib import Path
 import pytest
 
 from rca.catalogue import Cause, describe, load
+from rca.change_fit import Change
+from rca.confidence import calibrate
 from rca.errors import CauseError
-from rca.hypotheses import Change, Observed, calibrate, explained_share, score, settings
+from rca.hypotheses import explained_share
+from rca.scoring import Observed, score
+from rca.weights import settings
 
 
 def observed(**strengths: float) -> dict[str, Observed]:
@@ -97,14 +101,13 @@ def test_a_change_counts_by_words_target_and_age() -> None:
 
 
 def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:
-    scored = [
-        score(c, observed(sm_clock=-0.9, gpu_throttled=0.9), [], 600.0) for c in load().values()
-    ]
-    calibrate(scored)
+    throttled = observed(sm_clock=-0.9, gpu_throttled=0.9)
+    scored = [score(c, throttled, [], 600.0) for c in load().values()]
+    calibrate(scored, throttled)
     total = sum(s.confidence for s in scored)
     assert 0 < total < 1
     nothing = [score(c, {}, [], 600.0) for c in load().values()]
-    calibrate(nothing)
+    calibrate(nothing, {})
     assert max(s.confidence for s in nothing) < settings()["least_confidence"]
 
 

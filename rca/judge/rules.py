@@ -7,8 +7,8 @@ import json
 from rca.case import Case
 from rca.catalogue import load
 from rca.errors import CaseError
-from rca.hypotheses import settings
 from rca.judge.protocol import Verdict, shortened
+from rca.weights import settings
 
 _SHORT_NAMES = 3
 
@@ -70,7 +70,15 @@ def _reason(case: Case, cause: str, evidence: list[str]) -> str:
         )[0]
         if direction in ("up", "down"):
             moves.append(f"{role} {direction}")
-    known = load().get(cause)
-    title = known.title if known else cause
+    names = [cause] + [
+        other
+        for (other,) in case.rows(
+            "SELECT cause FROM hypothesis WHERE contributing AND cause <> ? "
+            "AND ? IN (SELECT cause FROM hypothesis WHERE contributing)",
+            (cause, cause),
+        )
+    ]
+    known = load()
+    title = "; also ".join(known[n].title if n in known else n for n in names)
     told = ", ".join(moves[:_SHORT_NAMES])
     return shortened(f"{title}: {told}" if told else title)

@@ -271,7 +271,7 @@ class _Recorder:
         fields: dict[str, object] = {
             "cause": self.fault.cause if is_fault else "",
             "class": self.fault.cause_class if is_fault else "",
-            "kind": "fault" if is_fault else "healthy",
+            "kind": self._kind() if is_fault else "healthy",
             "acceptable": [
                 *self.fault.acceptable,
                 *(fault.cause for fault in self.faults[1:]),
@@ -292,6 +292,9 @@ class _Recorder:
         }
         lines = [f"{key} = {_toml(value)}\n" for key, value in fields.items()]
         (self.out / "truth.toml").write_text("".join(lines))
+
+    def _kind(self) -> str:
+        return "fault" if len(self.faults) == 1 else "two_faults"
 
     def _true_changes(self, fault_ns: int) -> list[Change]:
         if self.faulty == self.healthy:

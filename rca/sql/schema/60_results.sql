@@ -108,6 +108,8 @@ CREATE TABLE hypothesis (
     competitors JSON NOT NULL,
     -- Missing sources and the largest change of score that each could make, a JSON array.
     missing JSON NOT NULL,
+    -- Whether it is one of two causes that are at work at once; the confidences of such two are of each alone.
+    contributing BOOLEAN NOT NULL DEFAULT false,
     -- Id of the matching change; NULL when there is none.
     change_id VARCHAR
 );

@@ -16,6 +16,8 @@ CREATE TABLE lint_finding (
     statement VARCHAR NOT NULL,
     -- Id of the change that set it; NULL when it comes from the configuration.
     change_id VARCHAR,
+    -- Causes that such a value is known to bring about; empty for a notice.
+    causes VARCHAR[] NOT NULL,
     -- The source it was read in.
     source_id INTEGER NOT NULL
 );

@@ -1,0 +1,130 @@
+"""Two causes at once, confidence that stays below what was seen, and roles read where they are measured."""
+
+from __future__ import annotations
+
+import pytest
+
+from rca.catalogue import load
+from rca.change_fit import Change
+from rca.hypotheses import Facts, Moved, judge, observe
+from rca.scoring import Scored
+from rca.weights import settings
+
+SLOW_CALLS = {"dependency_time": 0.9, "downstream_latency": 0.9, "outside_engine": 0.9}
+LONG_PROMPTS = {
+    "prompt_tokens": 0.9, "long_prompts": 0.8, "prefill_time": 0.8, "ttft": 0.8, "prompt_throughput": 0.7,
+}  # fmt: skip
+
+
+def facts(
+    strengths: dict[str, float],
+    changes: tuple[Change, ...] = (),
+    services: dict[str, str] | None = None,
+    called: frozenset[str] = frozenset(),
+) -> Facts:
+    services = services or {}
+    moved = [
+        Moved(f"E{i}", role, g, "metrics", services.get(role))
+        for i, (role, g) in enumerate(sorted(strengths.items(), key=lambda x: -abs(x[1])), 1)
+    ]
+    return Facts(tuple(moved), frozenset({"engine"}), called, frozenset(), changes, 600.0)
+
+
+def answer(found: Facts, *without: str) -> list[Scored]:
+    return judge(found, [c for c in load().values() if c.id not in without])
+
+
+def test_two_causes_are_both_named_when_each_has_moves_of_its_own() -> None:
+    scored = answer(facts(SLOW_CALLS | LONG_PROMPTS | {"itl": 0.0, "arrival_rate": 0.0}))
+    assert {s.cause.id for s in scored[:2]} == {"dependency_slow", "context_inflation"}
+    assert [s.contributing for s in scored[:3]] == [True, True, False]
+    assert min(s.confidence for s in scored[:2]) > 0.5, "they are no rivals of each other"
+
+
+@pytest.mark.parametrize("moves", [SLOW_CALLS, LONG_PROMPTS], ids=["calls", "prompts"])
+def test_one_cause_stays_alone(moves: dict[str, float]) -> None:
+    scored = answer(facts(moves | {"itl": 0.0, "arrival_rate": 0.0}))
+    assert not any(s.contributing for s in scored)
+
+
+def test_look_alikes_are_never_said_to_be_at_work_together() -> None:
+    causes = load()
+    for one in causes.values():
+        marks = {r: 0.9 * sign for r, (sign, _) in one.expected.items()}
+        together = [s.cause for s in answer(facts(marks)) if s.contributing]
+        if together:
+            first, second = together
+            alike = {x.cause for x in first.lookalikes} | {x.cause for x in second.lookalikes}
+            assert not alike & {first.id, second.id}
+
+
+def test_a_cause_whose_mark_nobody_recorded_stays_a_guess() -> None:
+    change = Change(
+        "chg-1", "E9", "config", "deployment/llm-engine", "deployment/llm-engine --max-logprobs=400", 5.0,
+        frozenset({"sampler_slow_path"}),
+    )  # fmt: skip
+    scored = answer(facts({"itl": 0.9, "decode_time": 0.9, "prompt_tokens": 0.0}, (change,)))
+    assert scored[0].cause.id == "sampler_slow_path"
+    assert scored[0].decided is None
+    assert scored[0].confidence <= settings()["circumstantial"] < 0.5
+    seen = answer(
+        facts(
+            {"itl": 0.9, "decode_time": 0.9, "op_sorts": 0.9, "prompt_tokens": 0.0}, (change,)
+        )
+    )
+    assert seen[0].cause.id == "sampler_slow_path"
+    assert seen[0].confidence > 0.8
+
+
+def test_a_slower_build_without_a_mark_is_named_but_not_sure() -> None:
+    build = Change(
+        "chg-1", "E9", "deploy", "deployment/llm-engine", "deployment/llm-engine image: e:1.8 image: e:1.9", 5.0
+    )  # fmt: skip
+    named = Change(
+        "chg-1", "E9", "deploy", "deployment/llm-engine",
+        "deployment/llm-engine image: vllm/vllm-openai:v0.11.0 image: vllm/vllm-openai:v0.12.0", 5.0,
+    )  # fmt: skip
+    slower = {
+        "itl": 0.9, "decode_time": 0.9, "prefill_per_token": 0.8, "prompt_tokens": 0.0, "arrival_rate": 0.0,
+        "sm_clock": 0.0, "gpu_throttled": 0.0, "output_tokens": 0.0,
+    }  # fmt: skip
+    unsure, sure = (answer(facts(slower, (change,)))[0] for change in (build, named))
+    assert unsure.cause.id == sure.cause.id == "version_upgrade_regression"
+    assert unsure.confidence < 0.5 < sure.confidence
+
+
+def test_an_unsafe_setting_is_evidence_for_what_it_brings_about() -> None:
+    def with_window(*unsafe: str) -> float:
+        change = Change(
+            "chg-1", "E9", "config", "deployment/llm-engine", "deployment/llm-engine --x=1", 5.0, frozenset(unsafe)
+        )  # fmt: skip
+        scored = answer(facts({"queue_time": 0.9, "ttft": 0.9, "arrival_rate": 0.0}, (change,)))
+        return next(s.score for s in scored if s.cause.id == "batch_window_mismatch")
+
+    assert with_window("batch_window_mismatch") > with_window() + 0.3
+
+
+def test_a_called_service_speaks_of_its_own_time_and_rate() -> None:
+    """More requests at a service that others call are no more users: its callers call it more."""
+    found = facts(
+        {"arrival_rate": 0.9, "gateway_latency": 0.8},
+        services={"arrival_rate": "retriever", "gateway_latency": "retriever"},
+        called=frozenset({"retriever"}),
+    )
+    seen = observe(found)
+    assert set(seen) == {"downstream_rate", "callee_time"}
+    entry = facts({"arrival_rate": 0.9}, services={"arrival_rate": "gateway"})
+    assert set(observe(entry)) == {"arrival_rate"}
+
+
+def test_a_cause_left_out_is_not_replaced_by_a_sure_one() -> None:
+    moves = {
+        "gc_full": 0.95,
+        "itl_stalls": 0.9,
+        "itl": 0.5,
+        "arrival_rate": 0.0,
+        "preemptions": 0.0,
+    }
+    found = facts(moves, services={"gc_full": "engine"})
+    assert answer(found)[0].cause.id == "gc_pause"
+    assert answer(found, "gc_pause")[0].confidence < settings()["least_confidence"]
