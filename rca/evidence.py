@@ -124,7 +124,7 @@ def _sql(move: Move, span: Span) -> str:
         f"    count(*) FILTER ({outside}) AS n_reference,\n"
         f"    count(*) FILTER ({inside}) AS n_observed\n"
         f"FROM signal_value\n"
-        f"WHERE {where} AND num IS NOT NULL AND den > 0 AND isfinite(num)"
+        f"WHERE {where} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150"
     )
 
 

@@ -152,6 +152,8 @@ _loaded: WeakKeyDictionary[Case, tuple[int, list[Signal]]] = WeakKeyDictionary()
 def load(case: Case, *, spans: bool = False) -> list[Signal]:
     """All signals in a stable order; groups of spans instead when `spans` is true.
 
+    Values beyond 1e150 are no measurements: their squares are no numbers any more.
+
     Read once for several stages, and again when a recorded table has changed.
     """
     if spans:
@@ -168,7 +170,7 @@ def _read(case: Case, *, spans: bool) -> list[Signal]:
         f"""
         SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
         FROM {"span_signal" if spans else "signal_value"}
-        WHERE {wanted} AND num IS NOT NULL AND den > 0 AND isfinite(num)
+        WHERE {wanted} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150
         ORDER BY source, role, service, subject, part, ts_ns
         """
     )

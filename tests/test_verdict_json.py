@@ -14,7 +14,7 @@ from rca.verdict_json import verdict
 
 KEYS = {
     "incident": {"start_ns", "end_ns", "detected_by", "slo"},
-    "verdict": {"status", "cause", "class", "confidence", "reason", "judge"},
+    "verdict": {"status", "cause", "class", "confidence", "contributing", "reason", "judge"},
     "hypotheses": {
         "cause", "class", "score", "confidence", "explained_share", "evidence", "contradicting",
         "competitors", "missing",

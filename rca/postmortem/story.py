@@ -218,8 +218,10 @@ def _factors(answer: Answer) -> list[Said]:
     others = [
         h for h in answer.hypotheses
         if h is not answer.leading
-        and h.confidence >= _CONTRIBUTES
-        and not wording.against(answer, h)
+        and (
+            h.cause in answer.contributing
+            or (h.confidence >= _CONTRIBUTES and not wording.against(answer, h))
+        )
     ]  # fmt: skip
     if answer.verdict.status == "no_incident" or not answer.hypotheses:
         return []
@@ -245,7 +247,7 @@ def _ruled_out(answer: Answer) -> list[Said]:
             tuple(e.id for e in r.evidence),
         )
         for r in wording.rulings(answer, 2)
-        if _is_named(r.hypothesis)
+        if _is_named(r.hypothesis) and r.hypothesis.cause not in answer.contributing
     ]
     return said[:10]
 
@@ -255,6 +257,7 @@ def _not_ruled_out(answer: Answer) -> list[Said]:
         Said(f"{h.cause}, confidence {confidence(h.confidence)}.")
         for h in answer.hypotheses
         if _is_named(h)
+        and h.cause not in answer.contributing
         and not wording.against(answer, h)
         and not (h is answer.leading and answer.verdict.status == "diagnosed")
     ]
