@@ -379,21 +379,13 @@ def evaluate(
     from rca import eval_command
     from rca import evaluate as evaluating
 
+    how: dict[str, Any] = {"sample": sample} if ablations else {"told_window": told_window}
+    run = evaluating.ablate if ablations else evaluating.evaluate
+    show = eval_command.ablation_text if ablations else eval_command.text
     with progress_bar(quiet or as_json) as (step, _):
-
-        def tell(name: str, done: int, n: int) -> None:
-            step(f"{done}/{n} {name}")
-
-        if ablations:
-            found = evaluating.ablate(cases, sample=sample, workers=workers, progress=tell)
-        else:
-            found = evaluating.evaluate(
-                cases, workers=workers, told_window=told_window, progress=tell
-            )
-    if as_json:
-        _print_json(found)
-        return
-    print(eval_command.ablation_text(found) if ablations else eval_command.text(found))
+        how["progress"] = lambda name, done, n: step(f"{done}/{n} {name}")
+        found = run(cases, workers=workers, **how)
+    _print_json(found) if as_json else print(show(found))
 
 
 def _print_json(value: Any) -> None:

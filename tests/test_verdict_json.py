@@ -105,5 +105,5 @@ def test_last_judge_is_in_force() -> None:
     )
     assert verdict(case)["verdict"] == {
         "status": "unknown", "cause": None, "class": None, "confidence": 0.4,
-        "reason": "The model abstains.", "judge": "a-model",
+        "contributing": [], "reason": "The model abstains.", "judge": "a-model",
     }  # fmt: skip
