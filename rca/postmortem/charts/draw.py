@@ -18,7 +18,17 @@ def specification(chart: Any) -> dict[str, Any]:
     with debug_mode(False):
         spec: dict[str, Any] = chart.to_dict(validate=False)
     spec.pop("config", None)
-    return _renamed(spec)
+    rounded: dict[str, Any] = _rounded(spec)
+    return _renamed(rounded)
+
+
+def _rounded(value: Any) -> Any:
+    """The same with numbers of 12 digits: a sum's last bits depend on the order in which it was made."""
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, dict):
+        return {k: _rounded(v) for k, v in value.items()}
+    return [_rounded(v) for v in value] if isinstance(value, list) else value
 
 
 def _renamed(spec: dict[str, Any]) -> dict[str, Any]:
