@@ -54,11 +54,14 @@ def analyze(
 
 
 def open(path: str | Path) -> DiagnosedCase:  # noqa: A001 - rca.open reads as what it is
-    """A case that was kept, read-only.
+    """A case that was kept, read-only; or the shards of `rca fleet ingest`, read where they lie.
 
     Raises:
         rca.errors.CaseError: No such file, not a case, or another version.
     """
     from rca.diagnosed import DiagnosedCase
+    from rca.fleet import is_shards, open_shards
 
+    if "://" in str(path) or (Path(path).is_dir() and is_shards(str(path))):
+        return open_shards(str(path))
     return DiagnosedCase.open(Path(path), read_only=True)

@@ -62,13 +62,13 @@ def find(
     for path, part in wanted:
         if not path.exists():
             raise BundleError("no such file or folder", path=str(path), hint="check the path")
-        for file in _walk(path, part):
+        for file in walk(path, part):
             if file.path.name == "bundle.toml":
                 settings = settings or _read_settings(file.path)
-            elif is_archive(file.path):
-                files += _unpacked(file, workspace / str(len(files)), max_unpacked, refused)
             else:
-                files.append(file)
+                inside = opened(file, workspace / str(len(files)), max_unpacked)
+                files += inside.files
+                refused += inside.refused
     if not files and not refused:
         names = ", ".join(str(p) for p in paths)
         raise BundleError(
@@ -77,7 +77,24 @@ def find(
     return Bundle(_without_repeats(files), settings, refused)
 
 
-def _walk(path: Path, part: str | None) -> Iterator[BundleFile]:
+def opened(file: BundleFile, workspace: Path, max_unpacked: int) -> Bundle:
+    """What an archive holds, unpacked below `workspace`; any other file is itself.
+
+    Raises:
+        BundleError: The archive is a bomb, or has too many members.
+        OSError: The file cannot be read.
+    """
+    if not is_archive(file.path):
+        return Bundle([file])
+    refused: list[tuple[str, str]] = []
+    return Bundle(_unpacked(file, workspace, max_unpacked, refused), refused=refused)
+
+
+def walk(path: Path, part: str | None) -> Iterator[BundleFile]:
+    """The file, or those in a folder that are wanted, in the order of their names.
+
+    bundle.toml is among them; archives are not opened.
+    """
     if path.is_file():
         side = part or ("baseline" if path.resolve().parent.name == "baseline" else "incident")
         yield BundleFile(path, _text(path), side)

@@ -54,11 +54,13 @@ class Case:
     Attributes:
         path: The file, None for a case in memory.
         generation: Grows whenever recorded tables may have changed, never with result tables.
+        folders: Folders or addresses whose files its views read; none for a case file.
     """
 
     def __init__(self, con: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._con, self.path = con, path
         self.generation = 0
+        self.folders: list[str] = []
 
     @classmethod
     def create(cls, path: Path | None = None) -> Self:
@@ -178,8 +180,43 @@ class Case:
         self.generation += 1
         self.rows(statement, parameters)
 
+    def limit(self, *, memory_bytes: int, spill: Path | None = None, threads: int = 0) -> None:
+        """Hold DuckDB to so much memory; what does not fit goes to the folder `spill`.
+
+        Args:
+            memory_bytes: Memory of DuckDB alone, parsers come on top.
+            spill: Made when needed, removed at the end; DuckDB's own choice when None.
+            threads: At most so many; one a core when 0.
+        """
+        self._con.execute("SET memory_limit = $n", {"n": f"{max(memory_bytes, 1)}B"})
+        if spill is not None:
+            self._con.execute("SET temp_directory = $folder", {"folder": str(spill)})
+        if threads:
+            self._con.execute("SET threads = $n", {"n": threads})
+
+    def recorded_tables(self) -> list[str]:
+        """Tables that parsers fill, in the order of their names."""
+        query = """
+            SELECT DISTINCT c.table_name FROM information_schema.columns AS c
+            JOIN information_schema.tables AS t USING (table_schema, table_name)
+            WHERE t.table_type = 'BASE TABLE' AND t.table_schema = 'main'
+                AND (c.column_name IN ('source_id', 'series_id') OR t.table_name = 'source')
+            ORDER BY ALL"""
+        return [name for (name,) in self.rows(query) if name != "series_role"]
+
+    def export(self, table: str, path: Path) -> int:
+        """Write a table to a Parquet file, columns in the order of the schema; how many rows."""
+        target = str(path).replace("'", "''")
+        form = "FORMAT parquet, COMPRESSION zstd"
+        return int(self.scalar(f"COPY {_name(table)} TO '{target}' ({form})"))
+
+    def attach_files(self, fs: Any) -> None:
+        """Let DuckDB read through a file system of fsspec."""
+        self._con.register_filesystem(fs)
+
     def lock(self) -> None:
         """Shut files, network and settings off for everything that follows on this connection."""
+        self._con.execute("SET allowed_directories = $folders", {"folders": self.folders})
         self._con.execute("SET enable_external_access = false")
         self._con.execute("SET lock_configuration = true")
 

@@ -13,6 +13,7 @@ import typer
 from rca import __version__
 from rca.compare_command import compare
 from rca.errors import RcaError
+from rca.fleet_command import fleet
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
@@ -207,18 +208,24 @@ def ingest(
 
 @app.command()
 def query(
-    case: CaseArgument,
+    case: Annotated[
+        str, typer.Argument(metavar="CASE", help="A case.duckdb, or shards of rca fleet.")
+    ],
     sql: Annotated[
         str, typer.Argument(help="A query; see docs/schema.md for tables and views.")
     ],
     output: Annotated[
         Format, typer.Option("--format", "-f", help="How to print.")
     ] = Format.table,
+    unsafe: Annotated[
+        bool,
+        typer.Option("--unsafe", help="Let the query read files and change DuckDB's settings."),
+    ] = False,
 ) -> None:
     """Run SQL on a case, read-only."""
     from rca import query as querying
 
-    querying.run(case, sql, output.value, sys.stdout)
+    querying.run(case, sql, output.value, sys.stdout, unsafe=unsafe)
 
 
 app.command()(judge)
@@ -227,6 +234,7 @@ app.command()(doctor)
 app.command()(init)
 app.command()(collect)
 app.command(cls=AfterDashes)(recipe)
+app.add_typer(fleet, name="fleet")
 
 
 @app.command()

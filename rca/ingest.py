@@ -20,6 +20,8 @@ from rca.parsers.format import Format, Rows
 from rca.parsers.stream import read_head
 
 _BATCH_BYTES = 33_554_432
+SERIES_A_SOURCE = 2**32
+"""Series ids that each numbered source has for itself."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, bytes done and bytes in all."""
@@ -47,7 +49,7 @@ class CaseSink:
     lost: bool = False
     notes: dict[str, _Note] = field(default_factory=dict)
     facts: dict[str, Any] = field(default_factory=dict)
-    _series_offset: int | None = None
+    series_offset: int | None = None
     _waiting: dict[str, list[Rows]] = field(default_factory=dict)
     _waiting_bytes: int = 0
 
@@ -83,11 +85,10 @@ class CaseSink:
         self.n_rows += self.case.insert(table, rows, **constants)
 
     def _first_series(self) -> int:
-        if self._series_offset is None:
-            self._series_offset = int(
-                self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series")
-            )
-        return self._series_offset
+        if self.series_offset is None:
+            first = self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series")
+            self.series_offset = int(first)
+        return self.series_offset
 
     def note(
         self,
@@ -140,7 +141,7 @@ def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list
             progress(file.name, done, total)
         try:
             with _old_objects_at_rest():
-                _ingest_file(case, file)
+                ingest_file(case, file)
         except RcaError as error:
             line = str(error).replace(str(file.path), file.name)
             failures.append(line)
@@ -170,8 +171,17 @@ def _old_objects_at_rest() -> Iterator[None]:
         gc.unfreeze()
 
 
-def _ingest_file(case: Case, file: BundleFile) -> None:
-    digest = _sha256(file.path, file.name)
+def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None:
+    """Read one file in one transaction; what is in the case already is passed over.
+
+    Args:
+        number: Number of the source; the next one when None. Series of a numbered source have
+            ids that no other source's have, in whatever case it is read.
+
+    Raises:
+        RcaError: It cannot be read.
+    """
+    digest = sha256(file.path, file.name)
     known = "SELECT count(*) FROM source WHERE sha256 = ? AND part = ? AND status <> 'failed'"
     if case.scalar(known, (digest, file.part)):
         return
@@ -182,8 +192,8 @@ def _ingest_file(case: Case, file: BundleFile) -> None:
             f"cannot be read: {error.strerror or error}", path=file.name
         ) from error
     with case.transaction():
-        source_id = int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
-        sink = CaseSink(case, source_id)
+        source_id = number or int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
+        sink = CaseSink(case, source_id, series_offset=number and number * SERIES_A_SOURCE)
         known_format.read(file.path, sink)
         sink.flush()
         _keep_config(sink, file, known_format)
@@ -258,7 +268,12 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _sha256(path: Path, name: str) -> str:
+def sha256(path: Path, name: str) -> str:
+    """SHA-256 of the stored bytes, in hex.
+
+    Raises:
+        ParseError: It cannot be read.
+    """
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

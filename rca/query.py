@@ -20,17 +20,35 @@ _BETWEEN = 3  # characters between two columns
 _CUT = 12
 
 
-def run(path: Path, sql: str, output: str, stream: TextIO) -> None:
+def opened(where: str | Path) -> Case:
+    """A case file, read-only, or the shards at this address.
+
+    Raises:
+        CaseError: Neither is there.
+    """
+    from rca.fleet import is_shards, open_shards
+
+    path = Path(where)
+    if "://" in str(where) or (path.is_dir() and is_shards(str(where))):
+        return open_shards(str(where))
+    return Case.open(path, read_only=True)
+
+
+def run(
+    where: str | Path, sql: str, output: str, stream: TextIO, *, unsafe: bool = False
+) -> None:
     """Run a query read-only and print its rows.
 
-    The database is locked: no files, no network, no settings can be reached by the query.
+    The database is locked, unless it is `unsafe`: no files, no network, no settings can be reached
+    by the query, but the files of the shards.
 
     Raises:
         CaseError: The case cannot be opened.
         QueryError: DuckDB refuses the query, or its rows do not fit the output.
     """
-    with Case.open(path, read_only=True) as case:
-        case.lock()
+    with opened(where) as case:
+        if not unsafe:
+            case.lock()
         rows = case.sql(sql)
     try:
         _print(rows, output, stream)
