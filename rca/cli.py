@@ -17,6 +17,7 @@ from rca.fleet_command import fleet
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
 from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
+from rca.query_command import query
 from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
 
 if TYPE_CHECKING:
@@ -40,15 +41,6 @@ CausesOption = Annotated[
     Path | None, typer.Option("--causes", help="Folder with further causes (*.toml).")
 ]
 CaseArgument = Annotated[Path, typer.Argument(metavar="CASE", help="A case.duckdb.")]
-
-
-class Format(StrEnum):
-    """How `rca query` prints."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-    parquet = "parquet"
 
 
 class Engine(StrEnum):
@@ -206,28 +198,7 @@ def ingest(
             render_sources(case, Console(highlight=False))
 
 
-@app.command()
-def query(
-    case: Annotated[
-        str, typer.Argument(metavar="CASE", help="A case.duckdb, or shards of rca fleet.")
-    ],
-    sql: Annotated[
-        str, typer.Argument(help="A query; see docs/schema.md for tables and views.")
-    ],
-    output: Annotated[
-        Format, typer.Option("--format", "-f", help="How to print.")
-    ] = Format.table,
-    unsafe: Annotated[
-        bool,
-        typer.Option("--unsafe", help="Let the query read files and change DuckDB's settings."),
-    ] = False,
-) -> None:
-    """Run SQL on a case, read-only."""
-    from rca import query as querying
-
-    querying.run(case, sql, output.value, sys.stdout, unsafe=unsafe)
-
-
+app.command()(query)
 app.command()(judge)
 app.command()(compare)
 app.command()(doctor)

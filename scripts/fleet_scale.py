@@ -20,6 +20,7 @@ from pathlib import Path
 
 from benchmarks import generate
 
+TORCH = next(iter(generate.FORMS))
 TARGET = Path(__file__).parent.parent / "docs" / "scale.md"
 BEGIN, END = "<!-- measured: begin -->\n", "<!-- measured: end -->\n"
 HEADER = """| Runner | Workers | CPU s | wall s | MB/CPU s | MB/s wall | CPU beside plain processes |
@@ -54,9 +55,7 @@ def table(n_files: int, mb: int) -> list[str]:
         files.mkdir()
         for number in range(n_files):
             # Different sizes give different bytes: the same bytes would be read once only.
-            generate.write(
-                generate.FORMS[0], files / f"rank{number}.json", mb * 1_000_000 + 997 * number
-            )
+            generate.write(TORCH, files / f"rank{number}.json", mb * 1_000_000 + 997 * number)
         size = sum(p.stat().st_size for p in files.iterdir()) / 1e6
         for workers in (1, 2):
             plain_s = 0.0
