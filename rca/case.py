@@ -30,7 +30,8 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
 _RESULTS = frozenset(
     {
         "incident_window", "evidence", "pattern", "hypothesis", "suspect", "attribution", "verdict",
-        "fix", "trial", "trial_arm", "gap", "provenance", "guard_rule", "guard_file",
+        "fix", "trial", "trial_arm", "trial_fidelity", "what_if", "gap", "provenance",
+        "guard_rule", "guard_file",
         "cohort", "cohort_request",
         "slow_attribute", "blast_radius", "latency_by_context", "slo_heat_map", "indicator",
         "request_part", "cohort_part", "queue_replay", "latency_driver",

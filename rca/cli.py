@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +17,7 @@ from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge
 from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
 from rca.query_command import query
+from rca.reproducer_commands import reproduce, trial
 from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
 
 if TYPE_CHECKING:
@@ -41,13 +41,6 @@ CausesOption = Annotated[
     Path | None, typer.Option("--causes", help="Folder with further causes (*.toml).")
 ]
 CaseArgument = Annotated[Path, typer.Argument(metavar="CASE", help="A case.duckdb.")]
-
-
-class Engine(StrEnum):
-    """What makes a bundle."""
-
-    torch = "torch"
-    twin = "twin"
 
 
 def main() -> None:
@@ -208,25 +201,7 @@ app.command(cls=AfterDashes)(recipe)
 app.add_typer(fleet, name="fleet")
 
 
-@app.command()
-def trial(
-    case: CaseArgument,
-    cause: Annotated[
-        str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")
-    ] = None,
-    budget: Annotated[str, typer.Option("--budget", help="Wall time.")] = "60s",
-    as_json: JsonOption = False,
-) -> None:
-    """Put a cause to the test with the reproducer, and its fix too."""
-    from rca import pipeline
-    from rca.quantity import parse_seconds
-    from rca.verdict_json import verdict
-
-    with pipeline.try_again(case, cause, parse_seconds(budget, "--budget")) as tried:
-        if as_json:
-            _print_json(verdict(tried)["trial"])
-        else:
-            _render(tried)
+app.command()(trial)
 
 
 def _render(case: Case) -> None:
@@ -277,27 +252,7 @@ def timeline(
         print(write(opened, out))
 
 
-@app.command()
-def reproduce(
-    cause: Annotated[
-        str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")
-    ],
-    out: OutOption,
-    engine: Annotated[
-        Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")
-    ] = Engine.torch,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the traffic.")] = 0,
-    dose: Annotated[
-        float, typer.Option("--dose", help="Strength of the fault, 1 is the usual.")
-    ] = 1.0,
-    quiet: QuietOption = False,
-) -> None:
-    """Make a bundle of an incident: a small inference service with the fault switched on."""
-    from rca.models.reproduce import reproduce as make
-
-    with progress_bar(quiet) as (step, _):
-        made = make(cause, out, engine=engine.value, seed=seed, dose=dose, progress=step)
-    print(made)
+app.command()(reproduce)
 
 
 @app.command()

@@ -4,19 +4,28 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import pytest
 
 from rca.models import experiment, pairing
 from rca.models.arms import run_twin
 from rca.models.effect import cliffs_delta, is_monotone, of_pairs
+from rca.models.engine import StepResult, Worker
 from rca.models.experiment import Experiment, run
-from rca.models.faults import find
+from rca.models.fault import Remedy
+from rca.models.faults import FAULTS, PLACEBO, find
 from rca.models.figures import log_ratios
 from rca.models.ranking import is_still, rank
+from rca.models.scheduler import Batch
 from rca.models.settings import Plan
-from rca.models.workload import WorkloadSettings
+from rca.models.sizes import DecoderConfig
+from rca.models.twin import TwinWorker
 
 RIVALS = ("overload", "kv_pool_too_small", "batch_window_mismatch", "context_inflation")
 
@@ -25,6 +34,49 @@ def _observed(cause: str, dose: float = 1.2) -> dict[str, float]:
     """Figures of an incident of `cause` with other traffic than the experiment's."""
     plan = find(cause).plan(Plan(), dose, 60.0)
     return log_ratios(run_twin(plan, 77, 60.0), run_twin(Plan(), 78, 60.0))
+
+
+class _Noisy(TwinWorker):
+    """The twin on a machine that slows every turn by some other factor."""
+
+    def __init__(self, plan: Plan, rng: random.Random, spread: float) -> None:
+        super().__init__(plan)
+        self._rng, self._spread = rng, spread
+
+    def execute(self, batch: Batch) -> StepResult:
+        result = super().execute(batch)
+        factor = self._rng.lognormvariate(0.0, self._spread)
+        cost_ns, cpu_ns = round(result.cost_ns * factor), round(result.cpu_ns * factor)
+        return result._replace(cost_ns=cost_ns, cpu_ns=cpu_ns)
+
+
+class _Machine:
+    """Stands for torch where only the decisions matter."""
+
+    name = "twin with noise"
+
+    def __init__(self, seed: int = 0, spread: float = 0.3) -> None:
+        self._rng, self._spread = random.Random(seed), spread
+
+    @contextmanager
+    def worker(self, plan: Plan) -> Iterator[Worker]:
+        yield _Noisy(plan, self._rng, self._spread)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let experiments run on a noisy twin, its noise drawn from the seed given."""
+
+    def use(seed: int, spread: float = 0.3) -> None:
+        made = _Machine(seed, spread)
+        monkeypatch.setattr(experiment, "torch_runtime", lambda _sizes: nullcontext(made))
+
+    use(0)
+    return use
+
+
+def _mended_by(monkeypatch: pytest.MonkeyPatch, cause: str, fix: Remedy) -> None:
+    monkeypatch.setitem(FAULTS, cause, replace(FAULTS[cause], fix=fix))  # type: ignore[misc]
 
 
 def _refused(found: Experiment) -> None:
@@ -87,7 +139,7 @@ def test_a_rival_that_cannot_be_tried_is_named() -> None:
 
 
 def test_the_twin_alone_never_validates(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(**_sizes: int) -> None:
+    def missing(_sizes: DecoderConfig) -> None:
         raise experiment.MissingExtra("torch", "torch")
 
     monkeypatch.setattr(experiment, "torch_runtime", missing)
@@ -100,6 +152,63 @@ def test_the_twin_alone_never_validates(monkeypatch: pytest.MonkeyPatch) -> None
     assert found.status == "mechanism_only"
     assert "torch is not installed" in found.reason
     assert {row.engine for row in found.arms} == {"twin"}
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_placebo_as_the_fix_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    cause = "batch_window_mismatch"
+    _mended_by(monkeypatch, cause, PLACEBO)
+    found = run(cause, observed=_observed(cause), budget_s=60.0)
+    assert found.status == "mechanism_only"
+    assert "does not mend" in found.reason
+
+
+def test_a_fix_that_does_too_much_is_reported_with_its_price(
+    monkeypatch: pytest.MonkeyPatch, machine: Callable[..., None]
+) -> None:
+    machine(0, spread=0.02)
+    cause = "prefill_starves_decode"
+    crumbs = Remedy(
+        "one prompt gets at most 2 tokens a step",
+        "long_prefill_token_threshold",
+        lambda plan: plan.with_args(long_prefill_token_threshold=2),
+    )
+    _mended_by(monkeypatch, cause, crumbs)
+    found = run(cause, observed=_observed(cause), budget_s=60.0)
+    assert found.pairs == pairing.PAIRS
+    assert "side effect of the fix: ttft_p50" in found.reason
+
+
+@pytest.mark.slow
+def test_a_noisy_machine_does_not_change_the_status(machine: Callable[..., None]) -> None:
+    cause = "batch_window_mismatch"
+    observed = _observed(cause)
+    statuses = set()
+    for seed in range(20):
+        machine(seed)
+        statuses.add(run(cause, observed=observed, budget_s=30.0).status)
+    assert statuses == {"validated"}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_equal_services_validate_nothing_in_200_trials(machine: Callable[..., None]) -> None:
+    """Each pair claims what it looks most like, on a machine that would show the fault."""
+    from rca.models.screening import Screening
+
+    screening = Screening(Plan())
+    for fault in FAULTS.values():
+        if fault.reproducible and fault.cause != "healthy":
+            screening.add(fault, fault.cause)
+    statuses = Counter()
+    for pair in range(200):
+        machine(pair)
+        before, after = (run_twin(Plan(), 9000 + 2 * pair + n, 30.0) for n in (0, 1))
+        observed = log_ratios(after, before)
+        claims = [found.cause for found in rank(observed, screening.shown)[:4]]
+        found = run(claims[0], observed=observed, rivals=claims[1:], budget_s=60.0)
+        statuses[found.status] += 1
+    assert statuses["validated"] == statuses["partial_fix"] == 0, statuses
 
 
 def test_a_budget_too_small_for_six_pairs_is_inconclusive() -> None:
@@ -146,9 +255,9 @@ def test_two_equal_services_are_never_a_validated_fault(
     assert found.status in ("refuted", "inconclusive", "mechanism_only")
 
 
-def test_settings_shape_the_healthy_arm() -> None:
-    settings = WorkloadSettings(shared_share=0.0, utilisation=0.3)
-    found = run("overload", settings=settings, observed=_observed("tiny_batch"), budget_s=5.0)
+def test_the_healthy_arm_is_the_one_given() -> None:
+    healthy = Plan().with_traffic(prefix_tokens=0, unique_tokens=200)
+    found = run("overload", healthy=healthy, observed=_observed("tiny_batch"), budget_s=5.0)
     hits = [
         row.value
         for row in found.arms

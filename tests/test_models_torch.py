@@ -22,7 +22,7 @@ from rca.models.worker import Runtime, TorchWorker, full_request  # noqa: E402
 
 @pytest.fixture(scope="module")
 def made() -> Iterator[Runtime]:
-    with torch_runtime(layers=1) as runtime:
+    with torch_runtime(DecoderConfig(layers=1)) as runtime:
         yield runtime
 
 

@@ -10,7 +10,7 @@ import pytest
 from rca.errors import ParseError
 from rca.models.gateway import admit
 from rca.models.settings import MS, SECOND, Plan, Traffic
-from rca.models.workload import WorkloadSettings, arrivals, read_mooncake, write_mooncake
+from rca.models.workload import arrivals, read_mooncake, write_mooncake
 
 MINUTE = 60 * SECOND
 
@@ -56,16 +56,6 @@ def test_a_line_that_is_no_request_is_named(tmp_path: Path) -> None:
     path.write_text('{"timestamp": 1, "input_length": 2, "output_length": 3}\n{"a": 1}\n')
     with pytest.raises(ParseError, match="line 2"):
         read_mooncake(path)
-
-
-def test_settings_keep_the_load_while_they_change_the_shape() -> None:
-    settings = WorkloadSettings(prompt_tokens=1000, output_tokens=250, shared_share=0.5)
-    plan = settings.apply(Plan())
-    base = Plan().traffic
-    assert plan.traffic.prefix_tokens == 96  # half of 200, in whole blocks
-    assert plan.traffic.output_tokens == 50
-    tokens = (t.rate_per_s * t.output_tokens for t in (plan.traffic, base))
-    assert next(tokens) == pytest.approx(next(tokens))
 
 
 def test_the_gateway_cuts_sheds_and_shares() -> None:

@@ -12,6 +12,9 @@ telemetry   what it leaves behind: prometheus, otlp, profile, deployment
 faults      one entry a cause: how to switch it on, what must move, what mends it
 figures     numbers of a run; effect: how two runs differ, and how surely
 modelled_steps, modelled_profile  the operators of a step and a trace of them, from costs
+shapes      operators with shapes → the sizes of the model that ran
+infer       what a bundle says of its healthy service → a workload of its shape
+what_if, what_if_torch  other settings tried on that workload
 conclusion  what the runs of an experiment amount to
 reproduce   a cause → a bundle
 experiment  a hypothesis and its fix → a verdict, within a budget

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from rca.models.fault import Fault
 from rca.models.pairing import PAIRS, Pairing
-from rca.models.ranking import Rank
+from rca.models.ranking import DEAD_BAND, Rank
 from rca.models.screening import mean_of, still
 
 FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
 _HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
-_HALLMARK_MOVED = math.log(1.1)
 _SIDE_EFFECT = math.log(1.2)
+_WORSE = 1.1
+LATENCIES = ("ttft_p50", "itl_p50", "e2e_p50", "request_p50")
 
 
 class Verdict(NamedTuple):
@@ -55,23 +56,45 @@ def _is_slower(pairing: Pairing, figure: str) -> bool:
 def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
     if all(_is_mended(pairing, "placebo", figure) for figure in slow):
         return Verdict("inconclusive", "the placebo mends it too")
+    cost = side_effects(pairing, slow)
+    price = f"; side effect of the fix: {cost}" if cost else ""
     if all(_is_mended(pairing, "fix", figure) for figure in slow):
         return Verdict(
             "validated",
             f"reproduced in {PAIRS} of {PAIRS} pairs, most like the incident, "
-            f"and mended by another knob",
+            f"mended by another knob and not by a placebo{price}",
         )
     share = min(_mended_share(pairing, figure) for figure in slow)
     if share >= _HALF_MENDED:
         noisy = all(_may_be_mended(pairing, figure) for figure in slow)
         doubt = "; whether that is all of it, the noise does not show" if noisy else ""
-        return Verdict("partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}")
-    return Verdict("mechanism_only", "reproduced, but the fix does not mend it")
+        return Verdict(
+            "partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}{price}"
+        )
+    return Verdict("mechanism_only", f"reproduced, but the fix does not mend it{price}")
+
+
+def side_effects(pairing: Pairing, mended: Sequence[str]) -> str:
+    """Latencies that the fix makes worse than healthy, in words; empty when there are none."""
+    found = []
+    for figure in LATENCIES:
+        effect = pairing.effect("fix", figure) if figure not in mended else None
+        if effect and effect.low > max(pairing.noise(figure), _WORSE):
+            found.append(f"{figure} ×{effect.ratio:.3g}")
+    return ", ".join(found)
 
 
 def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
-    effect = pairing.effect(arm, figure)
-    return effect is not None and effect.high < FIXED_BELOW
+    """Whether the whole interval lies below a tenth more than healthy.
+
+    Where two equal arms lie further apart than that, no fix can be asked to be nearer, as
+    long as even the worst end of its interval takes most of the effect away.
+    """
+    effect, fault = pairing.effect(arm, figure), pairing.effect("fault", figure)
+    if effect is None or fault is None:
+        return False
+    most_gone = math.log(max(effect.high, 1.0)) < (1 - _HALF_MENDED) * math.log(fault.low)
+    return effect.high < max(FIXED_BELOW, pairing.noise(figure) if most_gone else 0.0)
 
 
 def _may_be_mended(pairing: Pairing, figure: str) -> bool:
@@ -112,7 +135,7 @@ def lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
     if figure is None or figure not in observed:
         return None
     moved = observed[figure] * fault.moves[figure]
-    if moved >= _HALLMARK_MOVED:
+    if moved >= DEAD_BAND:
         return None
     way = "up" if fault.moves[figure] > 0 else "down"
     return f"{fault.cause} drives {figure} {way}, and the incident does not show that"
@@ -121,6 +144,14 @@ def lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
 def still_text(missing: Sequence[str]) -> str:
     """That a fault leaves figures as they are."""
     return f"the fault does not move {', '.join(missing)} under this workload"
+
+
+def calm_text(calm: Sequence[str]) -> str:
+    """That the incident is no slower than chance makes equal services."""
+    return (
+        f"the incident's {', '.join(calm)} moved no further than equal services under other "
+        "traffic lie apart"
+    )
 
 
 def explains_better(other: Rank, own: Rank) -> str:

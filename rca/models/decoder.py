@@ -101,8 +101,8 @@ class Block(nn.Module):
         self.norm_1 = nn.LayerNorm(config.hidden)
         self.attention = Attention(config)
         self.norm_2 = nn.LayerNorm(config.hidden)
-        self.up = nn.Linear(config.hidden, 4 * config.hidden)
-        self.down = nn.Linear(4 * config.hidden, config.hidden)
+        self.up = nn.Linear(config.hidden, config.wide)
+        self.down = nn.Linear(config.wide, config.hidden)
         self.extra_copies = 0  # what an unfused path adds: a round trip each
         self.compiled: FeedForward | None = None
 
@@ -141,14 +141,21 @@ class Decoder(nn.Module):
         logits: Tensor = self.head(self.norm(x.index_select(0, step.last_rows)))
         return logits
 
-    def new_pool(self, blocks: int) -> None:
-        """Empty keys and values for so many blocks in every layer."""
+    def new_pool(self, blocks: int) -> list[tuple[Tensor, Tensor]]:
+        """Empty keys and values for so many blocks, a pair for each layer; in use from now on."""
         shape = (blocks, self.config.block_size * self.config.head_dim)
-        device = self.head.weight.device
-        for block in self.blocks:
+        weight = self.embed.weight
+        pool = [
+            (weight.new_zeros(shape), weight.new_zeros(shape)) for _ in range(len(self.blocks))
+        ]
+        self.use_pool(pool)
+        return pool
+
+    def use_pool(self, pool: list[tuple[Tensor, Tensor]]) -> None:
+        """Read and write these keys and values: several engines can take turns."""
+        for block, (keys, values) in zip(self.blocks, pool, strict=True):
             if isinstance(block, Block):
-                block.attention.keys = torch.zeros(shape, device=device)
-                block.attention.values = torch.zeros(shape, device=device)
+                block.attention.keys, block.attention.values = keys, values
 
     def set_slow_paths(
         self, *, cast_copies: int, extra_copies: int, compiled: FeedForward | None

@@ -24,7 +24,7 @@ class StepResult(NamedTuple):
 
     cost_ns: int
     sampled: list[int]
-    cpu_ns: int = 0  # of all threads, where there are more than one
+    cpu_ns: int = 0  # of all threads, where it is not the same
     switches: int = 0  # of context, beyond what a step with one thread makes
 
 

@@ -15,12 +15,13 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from rca.errors import CauseError, MissingExtra
 from rca.models.conclusion import (
     Verdict,
+    calm_text,
     describe,
     explains_better,
     lacks_hallmark,
@@ -35,7 +36,7 @@ from rca.models.ranking import LEAST_LIKENESS, MARGIN, is_still, rank
 from rca.models.reproduce import torch_runtime
 from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, still
 from rca.models.settings import Plan
-from rca.models.workload import WorkloadSettings
+from rca.models.sizes import DecoderConfig
 
 if TYPE_CHECKING:
     from rca.models.worker import Runtime
@@ -46,7 +47,7 @@ Progress = Callable[[str], None]
 
 _LEAST_BUDGET_S = 1.0
 _SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
-_COUNTED_RIVALS = 2
+_COUNTED_STEPS = 60
 
 
 @dataclass
@@ -80,18 +81,22 @@ class Experiment:
 def run(
     cause: str,
     *,
-    settings: WorkloadSettings | None = None,
+    healthy: Plan | None = None,
+    sizes: DecoderConfig | None = None,
     observed: Mapping[str, float] | None = None,
     rivals: Sequence[str] = (),
     budget_s: float = 20.0,
     seed: int = 0,
     progress: Progress | None = None,
+    began: float | None = None,
 ) -> Experiment:
     """The verdict of the model on `cause`.
 
     Args:
         cause: an id of the catalogue, or an alias.
-        settings: what is known of the incident's healthy traffic.
+        healthy: the service before the incident, `infer.infer` makes one; the usual one
+            unless given.
+        sizes: of the torch model.
         observed: the incident's figures against its healthy ones, as
             `figures.log_ratios` gives them; any subset of `figures.FLOORS`. Other keys
             are left out, and values are clipped at a factor of 10.
@@ -99,12 +104,15 @@ def run(
         budget_s: wall time that it may take, torch's import included.
         seed: of traffic, order of arms and bootstrap.
         progress: called with a line about what is going on.
+        began: time.monotonic() when the budget began to run; now unless given.
 
     Raises:
         CauseError: no such cause.
     """
-    trial = _Trial(find(cause), settings, rivals, observed or {}, budget_s)
+    trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget_s)
     trial.seed = seed
+    trial.sizes = sizes or trial.sizes
+    trial.began = began or trial.began
     trial.say = progress or trial.say
     return trial.run()
 
@@ -115,7 +123,7 @@ class _Trial:
     def __init__(
         self,
         fault: Fault,
-        settings: WorkloadSettings | None,
+        healthy: Plan,
         rivals: Sequence[str],
         observed: Mapping[str, float],
         budget_s: float,
@@ -127,7 +135,8 @@ class _Trial:
             for figure, value in observed.items()
             if figure in FLOORS and math.isfinite(value)
         }
-        self.healthy = (settings or WorkloadSettings()).apply(Plan())
+        self.healthy = healthy
+        self.sizes = DecoderConfig(layers=1, hidden=160)
         self.say: Progress = lambda _line: None
         self.left_out: list[str] = []
         self.rivals = self._reproducible(rivals)
@@ -173,16 +182,16 @@ class _Trial:
 
     def _judge(self, stack: ExitStack) -> Verdict:
         screening = self._screen()
+        if screening.still_counters(self.fault) and self._drop_limits():
+            screening = self._screen()
         shown = dict(screening.shown)
-        verdict = self._check_counters(screening) or self._rank_early(shown)
+        verdict = self._check_counters(screening) or self._rank_early(shown, screening)
         if verdict:
             return verdict
         self.made = self._torch(stack)
-        if self.made and self._needs_counts():
-            self._count(shown)
-        if missing := still(self.fault.moves, shown[self.fault.cause, 1.0]):
-            return Verdict("refuted", still_text(missing))
-        if self.observed and (verdict := self._rank(shown)):
+        if self.made and OP_FIGURES & self.fault.moves.keys():
+            verdict = self._count(self.made)
+        if verdict:
             return verdict
         if self.made is None:
             return Verdict(
@@ -190,7 +199,9 @@ class _Trial:
             )
         return self._pairs(self.made)
 
-    def _rank_early(self, shown: Mapping[tuple[str, float], Figures]) -> Verdict | None:
+    def _rank_early(
+        self, shown: Mapping[tuple[str, float], Figures], screening: Screening
+    ) -> Verdict | None:
         """What the twin alone can refute, before torch is even imported."""
         if not self.observed:
             return None
@@ -199,8 +210,10 @@ class _Trial:
         verdict = self._rank(shown)
         if lacking := lacks_hallmark(self.fault, self.observed):
             return Verdict("refuted", lacking)
-        if verdict and not self._needs_counts():
+        if verdict:
             return verdict
+        if calm := screening.calm(self.fault, self.observed):
+            return Verdict("inconclusive", calm_text(calm))
         if self.untried:
             names = ", ".join(self.untried)
             return Verdict("inconclusive", f"there was no time to compare with {names}")
@@ -231,7 +244,7 @@ class _Trial:
     def _screen(self) -> Screening:
         self.say(f"twin: {self.fault.cause} and {len(self.rivals)} rivals, three doses each")
         self.device = "cpu"
-        screening = Screening(self.healthy)
+        screening = Screening(self.healthy, self._needs_counts())
         screening.add(self.fault, "fault")
         until_s = (1 - _SCREENING_SHARE) * self.budget_s
         if self.observed:
@@ -240,6 +253,18 @@ class _Trial:
             self.untried = left
         self.rows += screening.rows
         return screening
+
+    def _drop_limits(self) -> bool:
+        """Take the usual limits instead of the incident's; whether they differ.
+
+        Limits are scaled to a small model, and a fault may stay below them.
+        """
+        usual = replace(self.healthy, args=Plan().args)
+        if usual == self.healthy:
+            return False
+        self.healthy, self.rows = usual, []
+        self.left_out.append("the incident's own limits: under them the fault shows nothing")
+        return True
 
     def _check_counters(self, screening: Screening) -> Verdict | None:
         if missing := screening.still_counters(self.fault):
@@ -261,30 +286,25 @@ class _Trial:
 
     def _torch(self, stack: ExitStack) -> Runtime | None:
         try:
-            made = stack.enter_context(torch_runtime(layers=1, hidden=160))
+            made = stack.enter_context(torch_runtime(self.sizes))
         except MissingExtra as error:
             self.left_out.append(f"torch runs: {error}")
             return None
         self.device = made.name
         return made
 
-    def _count(self, shown: dict[tuple[str, float], Figures]) -> None:
-        """Add exact operator counts of the cause and of its nearest rivals."""
+    def _count(self, made: Runtime) -> Verdict | None:
+        """Exact operator counts in torch, for a cause that must move them."""
         from rca.models.op_counts import count
 
-        if self.made is None:
-            return
-        nearest = [found.cause for found in rank(self.observed, shown)]
-        known = {fault.cause: fault for fault in (self.fault, *self.rivals)}
-        causes = [self.fault.cause, *(c for c in nearest if c != self.fault.cause)]
-        before = count(self.healthy, self.made, self.seed).shown
-        for cause in causes[: 1 + _COUNTED_RIVALS]:
-            plan = known[cause].plan(self.healthy, 1.0, SECONDS)
-            ratios = log_ratios(count(plan, self.made, self.seed).shown, before)
-            for dose in DOSES:
-                shown[cause, dose] = shown[cause, dose] | ratios
-            if cause == self.fault.cause:
-                self.details["operator_counts"] = ratios
+        before, after = (
+            count(plan, made, self.seed, _COUNTED_STEPS).shown
+            for plan in (self.healthy, self._faulty(SECONDS))
+        )
+        ratios = log_ratios(after, before)
+        self.details["operator_counts"] = ratios
+        missing = still(self.fault.moves, ratios)
+        return Verdict("refuted", still_text(missing) + " in torch") if missing else None
 
     def _rank(self, shown: Mapping[tuple[str, float], Figures]) -> Verdict | None:
         """Compare directions with the incident; None when the cause is clearly first."""

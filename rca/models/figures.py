@@ -32,12 +32,16 @@ FLOORS: dict[str, float] = {
     "cache_hit_rate": 0.05,
     "version_skew": 0.05,
     "cores_used": 0.05,
+    "process_cpu": 0.05,  # cores, of all the time
+    "itl_by_length": 0.0,  # of requests with long answers, beside those with short ones
+    "response_bytes": 0.0,
     "queue_mean": 0.0,
     "preemptions_per_request": 0.02,
     "recomputed_per_output": 0.1,
     "prefix_hit_rate": 0.05,
     "evictions_per_request": 0.5,
     "kv_usage": 0.02,
+    "kv_blocks": 1.0,  # of the pool, taken or not
     "running": 0.2,
     "waiting": 0.2,
     "prompt_tokens": 1.0,
@@ -134,6 +138,7 @@ class Recorder:
         found = _latencies(self.finished, open_now, engine.now_ns)
         found |= _arrivals([*self.finished, *self.aborted, *open_now, *self._coming(engine)])
         found |= self._counted(engine)
+        found["busy_share"] = self._weight_ns / max(engine.now_ns - self.from_ns, 1)
         found["memory_growth"] = _growth_per_minute(self._memory)
         return found
 
@@ -161,9 +166,11 @@ class Recorder:
             "running": self._running / weight,
             "waiting": self._waiting / weight,
             "kv_usage": self._usage / weight,
+            "kv_blocks": engine.scheduler.pool.n_blocks,
             "queue_with_free_seats": self._held / weight,
             # Of the time in which it worked at all: with one thread it is one core.
             "cores_used": delta["busy"] / weight,
+            "process_cpu": delta["busy"] / max(engine.now_ns - self.from_ns, 1),
         }
 
 
@@ -206,7 +213,22 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "cache_hit_rate": _mean([c.was_hit for r in every for c in r.calls]),
         "version_skew": _mean([r.has_old_map for r in every]),
         "queue_mean": _mean(queue),
+        "itl_by_length": _by_length(done),
+        "response_bytes": _mean([r.answer_bytes for r in done]),
     }
+
+
+def _by_length(done: Sequence[Request]) -> float:
+    """Time between tokens of the longer half of the answers, over that of the shorter."""
+    measured = [r for r in done if r.produced > 1]
+    if len(measured) < 20:
+        return math.nan
+    middle = percentile([r.produced for r in measured], 0.5)
+    means = [(r.produced > middle, _own_latencies(r)["itl_p50"]) for r in measured]
+    sides = [[gap for is_long, gap in means if is_long is side] for side in (True, False)]
+    if not all(sides):
+        return math.nan
+    return percentile(sides[0], 0.5) / percentile(sides[1], 0.5)
 
 
 def _own_latencies(request: Request) -> Figures:

@@ -50,7 +50,7 @@ class Frontend:
     def _load(self) -> None:
         self.loads += 1
         self._ids: dict[str, int] = json.loads(self._path.read_text())
-        self._words = [word for word, number in self._ids.items() if number < VOCABULARY]
+        self._words = list(self._ids)
 
     def tokenise(self, tokens: Sequence[int], loads: int) -> list[int]:
         """Token numbers by way of their text; the vocabulary is read again `loads` times."""

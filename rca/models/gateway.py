@@ -59,6 +59,7 @@ class Request:
     calls: list[Call] = field(default_factory=list)
     preemptions: int = 0
     recomputed_tokens: int = 0
+    answer_bytes: int = 0  # of all its chunks
 
     @property
     def produced(self) -> int:

@@ -95,9 +95,9 @@ def _layer(
     yield _linear(fixed * 0.1 + token * 0.1, rows, hidden, hidden)
     yield Operator("aten::add", _two(rows, hidden), fixed * 0.05, size)
     yield _norm(rows, hidden, fixed * 0.05)
-    wide = 4 * hidden
+    wide = sizes.wide
     if plan.build.static_shapes:
-        yield from _compiled(fixed, token, rows, hidden)
+        yield from _compiled(fixed, token, rows, sizes)
     else:
         yield _linear(fixed * 0.2 + token * 0.35, rows, hidden, wide)
         yield Operator("aten::gelu", [[rows, wide], []], fixed * 0.05, rows * wide * _FLOAT)
@@ -109,9 +109,11 @@ def _layer(
     yield Operator("aten::add", _two(rows, hidden), fixed * 0.05, size)
 
 
-def _compiled(fixed: float, token: float, rows: int, hidden: int) -> Iterator[Operator]:
+def _compiled(
+    fixed: float, token: float, rows: int, sizes: DecoderConfig
+) -> Iterator[Operator]:
     """The feed-forward layer behind the compiler's guards."""
-    wide = 4 * hidden
+    hidden, wide = sizes.hidden, sizes.wide
     inner = (
         _linear(fixed * 0.2 + token * 0.35, rows, hidden, wide),
         Operator("aten::gelu", [[rows, wide], []], fixed * 0.05, rows * wide * _FLOAT),

@@ -6,7 +6,7 @@ Counts are exact: they do not depend on the machine's load.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +21,10 @@ from rca.models.twin import TwinWorker
 from rca.models.worker import Runtime, TorchWorker
 
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
+_MOVES = frozenset(
+    f"aten::{name}"
+    for name in ("embedding", "index", "index_select", "clone", "contiguous", "copy_", "_to_copy", "cat")
+)
 _WARM_STEPS = 100
 _SYNCS = ("aten::_local_scalar_dense", "aten::item")
 
@@ -29,7 +33,7 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.operators: Counter[str] = Counter()
-        self.gemm_rows = self.allocations = 0
+        self.gemm_rows = self.gemm_rows_max = self.allocations = 0
 
     def __torch_dispatch__(
         self,
@@ -42,8 +46,10 @@ class _Counting(TorchDispatchMode):  # type: ignore[no-untyped-call]
         name = func.name().split(".")[0]
         self.operators[name] += 1
         if name in _GEMM_INPUT:
-            rows = args[_GEMM_INPUT[name]]
-            self.gemm_rows += rows.numel() // rows.shape[-1]
+            given = args[_GEMM_INPUT[name]]
+            rows = given.numel() // given.shape[-1]
+            self.gemm_rows += rows
+            self.gemm_rows_max = max(self.gemm_rows_max, rows)
         self.allocations += _is_new(out, args)
         return out
 
@@ -54,6 +60,39 @@ def _is_new(out: Any, args: Sequence[Any]) -> bool:
     address = out.untyped_storage().data_ptr()
     inputs = [arg for arg in args if isinstance(arg, torch.Tensor)]
     return all(address != arg.untyped_storage().data_ptr() for arg in inputs)
+
+
+class Moved(NamedTuple):
+    """Bytes read and written by operators that only move data, and their calls."""
+
+    nbytes: int
+    copies: int
+
+
+class _Moving(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.nbytes = self.copies = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        out = func(*args, **(kwargs or {}))
+        if func.name().split(".")[0] in _MOVES and _is_new(out, args):
+            self.nbytes += 2 * out.nbytes  # each byte is read once and written once
+            self.copies += 1
+        return out
+
+
+def moved_bytes(call: Callable[[], object]) -> Moved:
+    """What a call copies, gathers and rearranges."""
+    with _Moving() as seen:
+        call()
+    return Moved(seen.nbytes, seen.copies)
 
 
 class _Sampled(Recorder):
@@ -101,6 +140,7 @@ def count(plan: Plan, made: Runtime, seed: int, steps: int = 200) -> Counts:
         "allocations_per_step": counter.allocations / steps,
         "ops_per_token": counter.operators.total() / tokens,
         "gemm_rows_per_token": counter.gemm_rows / tokens,
+        "gemm_rows_max": counter.gemm_rows_max,
         "allocations_per_token": counter.allocations / tokens,
         "syncs_per_token": sum(counter.operators[name] for name in _SYNCS) / tokens,
     }

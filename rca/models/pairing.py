@@ -1,7 +1,9 @@
-"""The dear part of an experiment: shuffled pairs of torch runs, and what they show.
+"""The dear part of an experiment: pairs of runs, and what they show.
 
-Each pair runs every arm once, on the same requests, in an order drawn anew. The length of
-a run follows from the time that is left, so the last pair is not the one that is missing.
+Each pair runs every arm once, on the same requests and in short turns drawn anew, so that
+a busy machine slows all arms alike. What changes the whole process, its garbage collector,
+compiler or threads, cannot take turns and runs one arm after another. The length of a run
+follows from the time that is left, so the last pair is not the one that is missing.
 """
 
 from __future__ import annotations
@@ -10,23 +12,20 @@ import math
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING
 
-from rca.models.arms import Run, run
+from rca.models.arms import Machine, Run, run, run_in_turns
 from rca.models.effect import Effect, of_pairs
 from rca.models.figures import Figures, log_ratios
 from rca.models.screening import ArmRow
 from rca.models.settings import Plan
 
-if TYPE_CHECKING:
-    from rca.models.worker import Runtime
-
 PLACEBO_PAIRS = 3  # enough to see that it does not help
 MOST_PAIRS = 24
 PAIRS = 6  # six of six with one sign happens by chance once in 64 times, four of four in 16
-SHORTEST_S, LONGEST_S = 2.0, 6.0
+_WARM_UP_S, SHORTEST_S, LONGEST_S = 0.5, 1.5, 6.0
 _RESERVE = 0.9  # of the time left is planned; the rest absorbs a busy machine
 
 ArmPlan = Callable[[float], Plan]  # seconds of the run → its plan
@@ -34,9 +33,9 @@ ArmPlan = Callable[[float], Plan]  # seconds of the run → its plan
 
 @dataclass
 class Pairing:
-    """Torch runs by arm, pair for pair."""
+    """Runs by arm, pair for pair."""
 
-    made: Runtime
+    machine: Machine
     arms: Mapping[str, ArmPlan]
     seed: int
     rows: list[ArmRow] = field(default_factory=list)
@@ -76,8 +75,12 @@ class Pairing:
     def _pair(self, pair: int, arms: list[str], length_s: float) -> float:
         """Run the arms of a pair once each; returns the wall time of a virtual second."""
         began = time.monotonic()
-        for arm in random.Random(f"order:{self.seed}:{pair}").sample(arms, len(arms)):
-            self.runs.setdefault(arm, []).append(self._run(arm, pair, length_s))
+        order = random.Random(f"order:{self.seed}:{pair}")
+        plans = {arm: self.arms[arm](length_s) for arm in arms}
+        for arm, result in self._runs(plans, 1000 * self.seed + pair, length_s, order).items():
+            self.runs.setdefault(arm, []).append(result)
+            shown = result.figures.items()
+            self.rows += [ArmRow(arm, pair, "torch", key, value) for key, value in shown]
         self.seconds.append(length_s)
         return (time.monotonic() - began) / len(arms) / length_s
 
@@ -110,23 +113,36 @@ class Pairing:
         return max(floor.high, 1 / floor.low) if floor else math.inf
 
     def _wall_for_a_second(self) -> float:
-        # The first run pays for what torch does once; the second is timed.
-        for _ in range(2):
+        # A short run pays for what torch does once; then one is timed.
+        for length_s in (_WARM_UP_S, SHORTEST_S):
             began = time.monotonic()
-            self._torch(self.arms["healthy"](SHORTEST_S), 999, SHORTEST_S)
+            self._alone(self.arms["healthy"](length_s), 999, length_s)
         return (time.monotonic() - began) / SHORTEST_S
 
-    def _run(self, arm: str, pair: int, length_s: float) -> Run:
-        result = self._torch(self.arms[arm](length_s), 1000 * self.seed + pair, length_s)
-        shown = result.figures.items()
-        self.rows += [ArmRow(arm, pair, "torch", key, value) for key, value in shown]
-        return result
+    def _runs(
+        self, plans: Mapping[str, Plan], seed: int, length_s: float, order: random.Random
+    ) -> dict[str, Run]:
+        if any(map(_changes_the_process, plans.values())):
+            arms = order.sample(list(plans), len(plans))
+            return {arm: self._alone(plans[arm], seed, length_s) for arm in arms}
+        with ExitStack() as stack:
+            workers = {
+                arm: (plan, stack.enter_context(self.machine.worker(plan)))
+                for arm, plan in plans.items()
+            }
+            return run_in_turns(workers, seed, length_s, order)
 
-    def _torch(self, plan: Plan, seed: int, length_s: float) -> Run:
-        from rca.models.worker import TorchWorker
-
-        with TorchWorker(plan, self.made) as worker:
+    def _alone(self, plan: Plan, seed: int, length_s: float) -> Run:
+        with self.machine.worker(plan) as worker:
             return run(plan, worker, seed, length_s)
+
+
+def _changes_the_process(plan: Plan) -> bool:
+    """Whether what one arm does to collector, compiler or threads reaches the others."""
+    build = plan.build
+    return bool(
+        build.collected_objects or build.static_shapes or plan.args.omp_num_threads > 1
+    )
 
 
 def _log_ratio(after: Run, before: Run, figure: str) -> float:

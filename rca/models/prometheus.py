@@ -78,6 +78,7 @@ _REQUEST: tuple[float, ...] = (
 _REQUEST += (120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0)
 _TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _STEP = tuple(float(2**power) for power in (0, *range(3, 15)))
+_BYTES = tuple(float(4**power) for power in range(3, 12))
 _HTTP = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
 _ENGINE_BUCKETS: dict[str, Sequence[float]] = {
@@ -103,7 +104,7 @@ class Metrics:
     def __init__(self, from_ns: int) -> None:
         self.from_ns = from_ns
         self._series: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
-        self._served = Histogram(_HTTP)
+        self._served, self._sizes = Histogram(_HTTP), Histogram(_BYTES)
         self._called = {code: Histogram(_HTTP) for code in ("200", "503")}
         self._calls: list[Call] = []
         self._cache = CacheMetrics()
@@ -149,6 +150,7 @@ class Metrics:
         self._engine["vllm:request_prefill_kv_computed_tokens"].observe(computed)
         whole_ns = (request.finished_ns or 0) - request.arrival.at_ns
         self._served.observe(whole_ns / SECOND)
+        self._sizes.observe(request.answer_bytes)
 
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Append the present value of each series."""
@@ -205,6 +207,8 @@ class Metrics:
             lasted = (call.end_ns - call.begin_ns) / SECOND
             self._called["503" if call.failed else "200"].observe(lasted)
         for line, labels, value in self._served.lines("http_server_request_duration_seconds"):
+            yield line, {**_ROUTE, **labels}, value
+        for line, labels, value in self._sizes.lines("http_server_response_body_size_bytes"):
             yield line, {**_ROUTE, **labels}, value
         for code, histogram in self._called.items():
             peer = {**_PEER, "http_response_status_code": code}

@@ -22,6 +22,7 @@ from rca.models.fault import Fault
 from rca.models.faults import find
 from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
+from rca.models.sizes import DecoderConfig
 from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns, well_again_ns
 from rca.models.twin import TwinWorker
 from rca.models.workload import arrivals
@@ -144,21 +145,20 @@ def _workers(engine: str, say: Progress) -> Iterator[Bench]:
         yield Bench(made)
 
 
-def torch_runtime(layers: int = 4, hidden: int = 128) -> AbstractContextManager[Runtime]:
-    """A calibrated model of that size.
+def torch_runtime(sizes: DecoderConfig | None = None) -> AbstractContextManager[Runtime]:
+    """A calibrated model of these sizes, the usual ones unless given.
 
     Raises:
         MissingExtra: torch is not installed.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "5")  # or the profiler talks on stderr
     try:
-        from rca.models.decoder import DecoderConfig
         from rca.models.worker import runtime
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] != "torch":
             raise
         raise MissingExtra("torch", "torch") from error
-    return runtime(DecoderConfig(layers=layers, hidden=hidden))
+    return runtime(sizes)
 
 
 @dataclass

@@ -85,7 +85,15 @@ class Scheduler:
             request.queued_ns = now_ns
         if self.args.enable_prefix_caching:
             request.hashes = chain_hashes(request.tokens, self.args.block_size, request.salt)
-        self.waiting.append(request)
+        if self.args.priority_scheduling and request.arrival.is_urgent:
+            self._pass_the_others(request)
+        else:
+            self.waiting.append(request)
+
+    def _pass_the_others(self, request: Request) -> None:
+        """Queue behind the urgent ones that wait already, before all others."""
+        ahead = sum(1 for waiting in self.waiting if waiting.arrival.is_urgent)
+        self.waiting.insert(ahead, request)
 
     def preload(self, prefix: Sequence[int]) -> None:
         """Make a prefix findable, as if it had been asked for before."""
@@ -146,7 +154,7 @@ class Scheduler:
             request = self.running[index]
             count = self._piece(request, budget)
             while not self._grow(request, request.computed + count):
-                victim = self.running[-1]
+                victim = self._victim(index)
                 self._preempt(victim)
                 preempted = True
                 if victim is request:
@@ -156,6 +164,17 @@ class Scheduler:
                 budget -= count
                 index += 1
         return slices, preempted
+
+    def _victim(self, index: int) -> Request:
+        """The youngest running request; with priorities the youngest that is not urgent.
+
+        Those before `index` have their part of this step already.
+        """
+        if self.args.priority_scheduling:
+            for request in reversed(self.running[index:]):
+                if not request.arrival.is_urgent:
+                    return request
+        return self.running[-1]
 
     def _schedule_waiting(self, budget: int, now_ns: int) -> list[Slice]:
         slices: list[Slice] = []

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import NamedTuple
 
 from rca.models.arms import run_twin
 from rca.models.effect import is_monotone
 from rca.models.fault import Fault
 from rca.models.figures import Figures, log_ratios
+from rca.models.modelled_counts import count
 from rca.models.ranking import DEAD_BAND
 from rca.models.settings import Plan
 
 DOSES = (0.5, 1.0, 2.0)
 SEEDS = (101, 102)
 SECONDS = 30.0
+STANDS_OUT = 3.0  # times the noise of equal services
+_MORE_EQUAL = 4  # with those of SEEDS fifteen pairs
 OP_FIGURES = frozenset(
     {
         "ops_per_token",
@@ -26,6 +31,11 @@ OP_FIGURES = frozenset(
         "syncs_per_token",
     }
 )
+
+
+# Counts for a token follow the mix of prompts and answers in so few steps.
+COUNTED = ("ops_per_step", "allocations_per_step", "syncs_per_token")
+COUNTED_STEPS = 40
 
 
 class ArmRow(NamedTuple):
@@ -51,9 +61,11 @@ class Screening:
     """Twin runs of the healthy service and of candidates at three doses."""
 
     healthy_plan: Plan
+    counts_operators: bool = False
     rows: list[ArmRow] = field(default_factory=list)
     healthy: list[Figures] = field(default_factory=list)
     shown: dict[tuple[str, float], Figures] = field(default_factory=dict)
+    _pairs: list[Figures] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         for pair, seed in enumerate(SEEDS):
@@ -80,6 +92,24 @@ class Screening:
                 left.append(rival.cause)
         return left
 
+    def noise(self, figure: str) -> float:
+        """How far equal services lie apart under other traffic: a root mean square of logs."""
+        if not self._pairs:
+            for seed in range(SEEDS[-1] + 1, SEEDS[-1] + 1 + _MORE_EQUAL):
+                self.healthy.append(self._run("healthy", len(self.healthy), self.healthy_plan, seed))
+            self._pairs = [log_ratios(a, b) for a, b in combinations(self.healthy, 2)]
+        logs = [pair[figure] for pair in self._pairs if figure in pair]
+        return math.sqrt(sum(value**2 for value in logs) / len(logs)) if logs else 0.0
+
+    def calm(self, fault: Fault, observed: Mapping[str, float]) -> list[str]:
+        """Latencies that the fault makes worse, when none of them stands out of the noise."""
+        known = [figure for figure in fault.timing if figure in observed]
+        stands_out = any(
+            observed[figure] > max(DEAD_BAND, STANDS_OUT * self.noise(figure))
+            for figure in known
+        )
+        return [] if stands_out else known
+
     def still_counters(self, fault: Fault) -> list[str]:
         """Counters that the fault must move, but does not at dose 1."""
         return still(fault.moves, self.shown[fault.cause, 1.0])
@@ -96,6 +126,9 @@ class Screening:
 
     def _run(self, arm: str, pair: int, plan: Plan, seed: int) -> Figures:
         figures = run_twin(plan, seed, SECONDS)
+        if self.counts_operators:
+            counts = count(plan, seed, COUNTED_STEPS)
+            figures |= {figure: counts[figure] for figure in COUNTED}
         self.rows += [ArmRow(arm, pair, "twin", key, value) for key, value in figures.items()]
         return figures
 

@@ -52,6 +52,7 @@ class EngineArgs:
     middleware: str = ""  # code in the API server that sees each request
     api_server_count: int = 1
     reject_version_mismatch: bool = False  # a map of another version is loaded again
+    priority_scheduling: bool = False  # urgent requests pass those that wait
     replicas: int = 1  # the engine sees 1/replicas of the traffic
 
     @property
@@ -121,6 +122,7 @@ class Traffic:
     retrieval_ns: int = 12 * MS  # mean time of the retrieval service
     retrieval_sigma: float = 0.35
     retrieval_errors: float = 0.0  # share of calls that fail
+    urgent_share: float = 0.0  # requests that somebody waits for
     abort_share: float = 0.0  # clients that hang up after a third of the answer
 
 

@@ -15,8 +15,14 @@ class DecoderConfig:
     vocabulary: int = 1024
     positions: int = 4096
     block_size: int = 16
+    ffn: int = 0  # width of the feed-forward layer; 0: four times `hidden`
 
     @property
     def head_dim(self) -> int:
         """Columns of one head."""
         return self.hidden // self.heads
+
+    @property
+    def wide(self) -> int:
+        """Width of the feed-forward layer."""
+        return self.ffn or 4 * self.hidden

@@ -81,18 +81,23 @@ class TwinWorker:
         sampling = [piece.request for piece in batch.slices if piece.samples]
         extras = self._model_extras(batch) + self._token_extras(sampling)
         sampled = [(r.arrival.index + 7 * r.produced) % VOCABULARY for r in sampling]
-        return self._on_threads(total + extras, sampled)
+        disk_ns = _disk_cost(self.plan, cost) * len(sampling)
+        return self._on_threads(total + extras, disk_ns, sampled)
 
-    def _on_threads(self, work_ns: float, sampled: list[int]) -> StepResult:
-        """Threads beyond the cores wait for one another; those on a core wait busily."""
+    def _on_threads(self, work_ns: float, disk_ns: float, sampled: list[int]) -> StepResult:
+        """Threads beyond the cores wait for one another; those on a core wait busily.
+
+        Who waits for the disk uses no CPU time.
+        """
         cost, threads = self.cost, self.plan.args.omp_num_threads
         if self.plan.args.threads_bound:
             threads = 1
         beyond = max(0, threads - cost.cores)
-        lasts_ns = round(work_ns * (1 + cost.thread_share * beyond))
+        work_ns = work_ns * (1 + cost.thread_share * beyond)
+        lasts_ns = round(work_ns + disk_ns)
+        cpu_ns = round(work_ns) * min(threads, cost.cores)
         if threads == 1:
-            return StepResult(lasts_ns, sampled)
-        cpu_ns = lasts_ns * min(threads, cost.cores)
+            return StepResult(lasts_ns, sampled, cpu_ns)
         return StepResult(lasts_ns, sampled, cpu_ns, threads * cost.switches_a_thread)
 
     def memory_bytes(self) -> int:
@@ -144,13 +149,13 @@ class TwinWorker:
         build, args, cost = self.plan.build, self.plan.args, self.cost
         each: float = build.syncs_per_token * cost.sync
         each += _sort_cost(self.plan, cost) + _payload_cost(self.plan, cost)
-        each += args.log_lines_per_token * cost.log_line * (0.05 if args.log_buffered else 1.0)
         total = each * len(sampling)
         for request in sampling:
             decoded = build.detokenize_repeats * (request.produced + 1)
             if args.detokenizer_window and build.detokenize_repeats:
                 decoded = min(decoded, args.detokenizer_window)
             total += (1 + decoded) * cost.detokenised_token
+            request.answer_bytes += _chunk_bytes(self.plan)
         return total
 
 
@@ -162,3 +167,17 @@ def _sort_cost(plan: Plan, cost: CostModel) -> float:
 def _payload_cost(plan: Plan, cost: CostModel) -> float:
     packed = 0.1 if plan.args.response_format == "packed" else 1.0
     return plan.args.max_logprobs * cost.logprob * packed
+
+
+def _disk_cost(plan: Plan, cost: CostModel) -> float:
+    """What a token waits for its log lines to be on the disk."""
+    buffered = 0.05 if plan.args.log_buffered else 1.0
+    return plan.args.log_lines_per_token * cost.log_line * buffered
+
+
+def _chunk_bytes(plan: Plan) -> int:
+    """Size of one token's chunk, as the frontend writes it."""
+    count = plan.args.max_logprobs
+    if not count:
+        return 28
+    return 36 if plan.args.response_format == "packed" else 32 + 30 * count

@@ -58,6 +58,7 @@ class Runtime:
 
     def __init__(self, model: Decoder, device: torch.device) -> None:
         self.model, self.device = model, device
+        self.user: TorchWorker | None = None  # whose pool and detours the model has now
         self._ticks: deque[int] = deque(maxlen=_TICKS_KEPT)
         self._standard_in_ticks = 1.0
         self._rows = torch.ones(4, model.config.hidden, device=device)
@@ -68,6 +69,10 @@ class Runtime:
         if self.device.type == "cuda":
             return f"cuda ({torch.cuda.get_device_name(self.device)})"
         return "cpu"
+
+    def worker(self, plan: Plan) -> TorchWorker:
+        """A worker for one run of a plan."""
+        return TorchWorker(plan, self)
 
     @property
     def scale(self) -> float:
@@ -141,13 +146,9 @@ class TorchWorker:
     def __init__(self, plan: Plan, made: Runtime) -> None:
         self.plan, self.made = plan, made
         self._restore: Callable[[], None] = lambda: None
-        made.model.new_pool(plan.args.total_blocks)
-        fused = plan.args.attention_backend == "fused"
-        made.model.set_slow_paths(
-            cast_copies=0 if fused else plan.build.kv_copies_per_step,
-            extra_copies=plan.build.extra_copies_per_layer,
-            compiled=self._compile() if plan.build.static_shapes else None,
-        )
+        self._pool = made.model.new_pool(plan.args.total_blocks)
+        self._compiled = self._compile() if plan.build.static_shapes else None
+        self._take_model()
         self._threads = 1 if plan.args.threads_bound else plan.args.omp_num_threads
         self.frontend = Frontend(plan)
         # Names each step for a profiler, as vLLM does.
@@ -179,8 +180,22 @@ class TorchWorker:
         torch.set_num_threads(1)
         self._objects = []
         self._history, self._kept = [], []
+        self.made.user = None
         self._restore()
         self.frontend.close()
+
+    def _take_model(self) -> None:
+        """Give the model this worker's pool and detours; workers may take turns with it."""
+        if self.made.user is self:
+            return
+        fused = self.plan.args.attention_backend == "fused"
+        self.made.model.use_pool(self._pool)
+        self.made.model.set_slow_paths(
+            cast_copies=0 if fused else self.plan.build.kv_copies_per_step,
+            extra_copies=self.plan.build.extra_copies_per_layer,
+            compiled=self._compiled,
+        )
+        self.made.user = self
 
     def admit(self, request: Request) -> int:
         """Tokenise, and build the grammar of a structured answer."""
@@ -209,7 +224,9 @@ class TorchWorker:
             return self._on_threads(batch)
         begin = self._begin()
         sampled = self.compute(batch)
-        return StepResult(self._cost_ns(begin), sampled)
+        lasts_ns = self._cost_ns(begin)
+        waited_ns = min(round(self._wall_extra_ns * self.made.scale), lasts_ns)
+        return StepResult(lasts_ns, sampled, lasts_ns - waited_ns)
 
     def _on_threads(self, batch: Batch) -> StepResult:
         """A step by the wall clock: one thread's CPU time does not see it wait for others."""
@@ -223,6 +240,7 @@ class TorchWorker:
     @torch.inference_mode()
     def compute(self, batch: Batch) -> list[int]:
         """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
+        self._take_model()
         sampling = [piece.request for piece in batch.slices if piece.samples]
         with self.annotate(_name(batch)) if self.annotate else nullcontext():
             logits = self.made.model(self.inputs(batch))
@@ -348,7 +366,8 @@ class TorchWorker:
         if count:
             rows = torch.log_softmax(logits, -1)[:, :count].tolist()
         for request, token, row in zip(requests, sampled, rows, strict=True):
-            self.frontend.emit([*request.tokens[request.prompt_tokens :], token], row)
+            output = [*request.tokens[request.prompt_tokens :], token]
+            request.answer_bytes += self.frontend.emit(output, row)
             self._lines_due += self.plan.args.log_lines_per_token
             while self._lines_due >= 1:
                 self._lines_due -= 1

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from rca.errors import ParseError
-from rca.models.settings import SECOND, Plan, Traffic
+from rca.models.settings import SECOND, Traffic
 
 VOCABULARY = 1024
 _MOONCAKE_BLOCK = 512
@@ -34,45 +34,7 @@ class Arrival:
     has_schema: bool
     retrieval_ns: int
     abort_after: int = 0  # output tokens after which the client hangs up; 0: never
-
-
-@dataclass(frozen=True)
-class WorkloadSettings:
-    """What is known of an incident's healthy traffic; None keeps the workload's own figure.
-
-    Ratios matter, not sizes: the model is small, so lengths are scaled to its window and
-    the rate is chosen to load it as much as the service was loaded.
-    """
-
-    prompt_tokens: float | None = None
-    output_tokens: float | None = None
-    shared_share: float | None = None  # share of prompt tokens that is a known prefix, 0 … 1
-    burst_factor: float | None = None
-    long_share: float | None = None
-    utilisation: float | None = None  # of the service's capacity, 0 … 1
-
-    def apply(self, plan: Plan) -> Plan:
-        """The plan with this traffic, in the model's own scale."""
-        base = plan.traffic
-        changes: dict[str, float] = {}
-        own = base.prefix_tokens + base.unique_tokens
-        if self.shared_share is not None:
-            share = min(max(self.shared_share, 0.0), 0.9)
-            changes["prefix_tokens"] = int(own * share) // 16 * 16
-            changes["unique_tokens"] = max(16, own - int(changes["prefix_tokens"]))
-        if self.prompt_tokens and self.output_tokens:
-            ratio = self.output_tokens / self.prompt_tokens
-            changes["output_tokens"] = round(min(max(own * ratio, 8), 64))
-        changes.update(_known(burst_factor=self.burst_factor, long_share=self.long_share))
-        plan = plan.with_traffic(**changes)
-        # Longer answers load the engine more: hold the load, not the rate.
-        load = (self.utilisation or 0.55) / 0.55
-        rate = base.rate_per_s * load * base.output_tokens / plan.traffic.output_tokens
-        return plan.with_traffic(rate_per_s=rate)
-
-
-def _known(**values: float | None) -> dict[str, float]:
-    return {name: value for name, value in values.items() if value is not None}
+    is_urgent: bool = False
 
 
 def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[Arrival]:
@@ -101,7 +63,15 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
             has_schema=draws[4] < traffic.schema_share,
             retrieval_ns=_retrieval(traffic, rng),
             abort_after=output_tokens // 3 if draws[5] < traffic.abort_share else 0,
+            is_urgent=_is_urgent(traffic, seed, index),
         )
+
+
+def _is_urgent(traffic: Traffic, seed: int, index: int) -> bool:
+    # Not one of the draws above: who is urgent must change nothing else.
+    if not traffic.urgent_share:
+        return False
+    return random.Random(f"urgent:{seed}:{index}").random() < traffic.urgent_share
 
 
 def _times(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterator[int]:

@@ -60,9 +60,41 @@ def describe(case: Case, trial: Trial) -> Experiment:
         _doses(medians, trial.cause or "fault"),
         _effects(effects),
         _ranks(ranks),
+        _fidelity(case),
+        *_what_if(case),
     ]
     n_steady = len(medians) - len(moved)
     return Experiment([t for t in tables if t.rows], n_steady, flat(details)[:_DETAILS])
+
+
+def _fidelity(case: Case) -> Table:
+    """How true to the recordings the model's healthy service was."""
+    kept = {True: "yes", False: "no", None: ""}
+    rows = [
+        [quantity, observed or "unknown", modelled, kept[is_kept], source, note]
+        for quantity, observed, modelled, is_kept, source, note in case.rows(
+            "SELECT quantity, observed, modelled, kept, source, note FROM trial_fidelity"
+        )
+    ]
+    head = ["Quantity", "Recorded", "Model", "Kept", "Source", "Note"]
+    return Table("Fidelity: the model's healthy service beside the recorded one", head, rows)
+
+
+def _what_if(case: Case) -> list[Table]:
+    """What each study recommends, with all figures of the setting."""
+    tables: dict[str, list[list[str]]] = {}
+    for study, setting, load, engine, figure, value, unit in case.rows(
+        "SELECT study, setting, load, engine, figure, value, unit FROM what_if "
+        "WHERE recommended ORDER BY study, rowid"
+    ):
+        shown = {"ns": duration, "share": percent}.get(unit, number)(value)
+        at = "" if load is None else f"×{number(load)}"
+        tables.setdefault(study, []).append([setting, at, engine, figure, shown])
+    head = ["Setting", "Load", "Engine", "Figure", "Value"]
+    return [
+        Table(f"What if, {study}: what the CPU model recommends", head, rows)
+        for study, rows in tables.items()
+    ]
 
 
 def flat(details: dict[str, Any], prefix: str = "") -> list[tuple[str, str]]:

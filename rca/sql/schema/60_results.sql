@@ -238,6 +238,48 @@ CREATE TABLE trial_arm (
     value DOUBLE NOT NULL
 );
 
+-- How true to the recordings the healthy service of the experiment is: one row for each quantity.
+CREATE TABLE trial_fidelity (
+    -- Quantity, for example 'hidden size'.
+    quantity VARCHAR NOT NULL,
+    -- Value in the recordings; NULL when they do not say.
+    observed VARCHAR,
+    -- Value in the model.
+    modelled VARCHAR NOT NULL,
+    -- Whether they agree; NULL for sizes that are scaled on purpose and for what was assumed.
+    kept BOOLEAN,
+    -- Where it was read: 'operators', 'configuration', 'spans', 'metrics' or 'assumed'.
+    source VARCHAR NOT NULL,
+    -- Why they differ, or what was assumed; '' when there is nothing to say.
+    note VARCHAR NOT NULL
+);
+
+-- Other settings tried on the incident's workload with the model: one row for each setting and figure.
+CREATE TABLE what_if (
+    -- 'batch', 'kv', 'cache', 'priority', 'replicas' or 'quant'.
+    study VARCHAR NOT NULL,
+    -- Setting, for example 'max_num_seqs=8 max_num_batched_tokens=96'.
+    setting VARCHAR NOT NULL,
+    -- Arrival rate as a multiple of the healthy one; NULL when the study does not vary it.
+    load DOUBLE,
+    -- 'torch' (measured on the device) or 'twin' (the model's costs).
+    engine VARCHAR NOT NULL,
+    -- Figure, for example 'slo_share'.
+    figure VARCHAR NOT NULL,
+    -- Value.
+    value DOUBLE NOT NULL,
+    -- Lower end of the 95 % interval; NULL when there is none.
+    low DOUBLE,
+    -- Upper end of the 95 % interval; NULL when there is none.
+    high DOUBLE,
+    -- Unit: 'ns', 'share', 'bytes', 'count', 'nat' or 'tokens/s'.
+    unit VARCHAR NOT NULL,
+    -- Whether the study recommends this setting.
+    recommended BOOLEAN NOT NULL,
+    -- Device it ran on; figures are of the model there, not of production.
+    device VARCHAR NOT NULL
+);
+
 -- What is missing in the recordings, what it would have decided, how to record it next time.
 CREATE TABLE gap (
     -- Stable short name.

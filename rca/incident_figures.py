@@ -1,0 +1,166 @@
+"""The incident's own figures beside its healthy ones, under the names that the model's runs have."""
+
+from __future__ import annotations
+
+from rca import workload_facts
+from rca.case import Case
+from rca.models.figures import log_ratios
+
+_COLUMNS = {"ttft": "ttft_ns", "itl": "itl_ns", "e2e": "engine_ns", "request": "e2e_ns"}
+_ROLES = {
+    "prefix_hit_rate": "prefix_hit_rate",
+    "kv_usage": "kv_usage",
+    "running": "running",
+    "waiting": "waiting",
+    "prompt_tokens": "prompt_tokens",
+    "arrival_rate": "arrival_rate",
+    "dependency_time": "dependency_p50",
+    "calls_per_request": "dependency_calls_per_request",
+    "waiting_with_room": "queue_with_free_seats",
+    "step_tokens": "tokens_per_step",
+}
+_RATIOS = {
+    "preemptions_per_request": ("preemptions", "finish_rate", 1.0),
+    "full_collections_per_step": ("gc_full", "steps", 1.0),
+    "memory_growth": ("host_memory_growth", "host_memory", 60.0),
+}
+_PROFILED = """
+WITH step AS (
+    SELECT source_id, count(*) AS n
+    FROM cpu_op
+    WHERE kind = 'annotation' AND (name LIKE 'execute_%' OR name LIKE 'ProfilerStep%')
+    GROUP BY source_id
+),
+counted AS (
+    SELECT s.part,
+        step.n,
+        (SELECT count(*) FROM cpu_op AS o WHERE o.source_id = s.id AND o.kind = 'op') AS ops,
+        (SELECT count(*) FROM memory_event AS m WHERE m.source_id = s.id AND m.delta_bytes > 0) AS allocations
+    FROM source AS s JOIN step ON step.source_id = s.id
+)
+SELECT part, sum(ops) / sum(n), nullif(sum(allocations) / sum(n), 0)
+FROM counted
+GROUP BY part
+HAVING sum(n) >= 5 AND sum(ops) > 0
+"""
+_BY_LENGTH = """
+WITH measured AS (
+    SELECT itl_ns, output_tokens > median(output_tokens) OVER () AS is_long
+    FROM request
+    WHERE itl_ns > 0 AND {side}
+)
+SELECT median(itl_ns) FILTER (is_long) / nullif(median(itl_ns) FILTER (NOT is_long), 0)
+FROM measured
+HAVING count(*) >= 20
+"""
+_NS = 1e9
+
+
+def observed(case: Case) -> dict[str, float]:
+    """The incident's own figures as natural logarithms of window / reference, as far as recorded.
+
+    The keys are those of rca.models.figures, which also says how zeros are compared.
+    """
+    before, after = _levels(case)
+    for figure, (top, bottom, scale) in _RATIOS.items():
+        for side in (before, after):
+            if top in side and side.get(bottom, 0.0) > 0:
+                side[figure] = scale * side[top] / side[bottom]
+    _prefer_live_memory(case, before, after)
+    sides = [
+        {_ROLES.get(role, role): value for role, value in side.items()}
+        for side in (before, after)
+    ]
+    for side, quantiles in zip(sides, _quantiles(case), strict=True):
+        side.update(quantiles)
+        if "queue_time" in side:
+            side["queue_mean"] = side["queue_time"] * _NS
+    for figure, (low, high) in _profiled(case).items():
+        sides[0][figure], sides[1][figure] = low, high
+    for side, blocks in zip(sides, workload_facts.pool_sizes(case), strict=True):
+        if blocks:
+            side["kv_blocks"] = float(blocks)
+    return log_ratios(sides[1], sides[0])
+
+
+def _levels(case: Case) -> tuple[dict[str, float], dict[str, float]]:
+    """Reference and window of each role: metrics before traces, the strongest service of them."""
+    before: dict[str, float] = {}
+    after: dict[str, float] = {}
+    for role, reference, value in case.rows(
+        "SELECT role, reference, observed FROM evidence WHERE role IS NOT NULL "
+        "AND reference IS NOT NULL AND observed IS NOT NULL "
+        "ORDER BY source <> 'metrics', abs(strength) DESC, id"
+    ):
+        before.setdefault(role, float(reference))
+        after.setdefault(role, float(value))
+    return before, after
+
+
+_LIVE = """
+SELECT part, sum(grown) / sum(seconds)
+FROM (
+    SELECT any_value(s.part) AS part,
+        max_by(m.allocated_bytes, m.ts_ns) - min_by(m.allocated_bytes, m.ts_ns) AS grown,
+        (max(m.ts_ns) - min(m.ts_ns)) / 1e9 AS seconds
+    FROM memory_event AS m JOIN source AS s ON s.id = m.source_id
+    WHERE m.allocated_bytes IS NOT NULL
+    GROUP BY m.source_id
+    HAVING seconds > 0
+)
+GROUP BY part
+"""
+
+
+def _prefer_live_memory(case: Case, before: dict[str, float], after: dict[str, float]) -> None:
+    """Growth of memory from profiles where both sides have one: a process also grows by warming up."""
+    live = dict(case.rows(_LIVE))
+    if len(live) == 2 and before.get("host_memory", 0.0) > 0:
+        for side, part in ((before, "baseline"), (after, "incident")):
+            side["memory_growth"] = 60.0 * max(float(live[part]), 0.0) / before["host_memory"]
+
+
+def _sides(case: Case) -> tuple[str, str] | None:
+    """Conditions on requests of the healthy side and of the window; None without an incident."""
+    rows = case.rows(
+        "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' "
+        "ORDER BY id LIMIT 1"
+    )
+    if not rows:
+        return None
+    start, end, margin = rows[0]
+    reference = "part = 'baseline'"
+    if not case.scalar(f"SELECT count(*) FROM request WHERE {reference}"):
+        reference = f"part = 'incident' AND start_ns < {start - margin}"
+    return reference, f"part = 'incident' AND start_ns BETWEEN {start} AND {end}"
+
+
+def _quantiles(case: Case) -> tuple[dict[str, float], dict[str, float]]:
+    """Latencies of requests, and how much slower long answers come than short ones."""
+    before: dict[str, float] = {}
+    after: dict[str, float] = {}
+    conditions = _sides(case)
+    if conditions is None:
+        return before, after
+    for side, condition in zip((before, after), conditions, strict=True):
+        for figure, column in _COLUMNS.items():
+            for q in (50, 99):
+                value = case.scalar(
+                    f"SELECT quantile_cont({column}, {q / 100}) FROM request WHERE {condition}"
+                )
+                if value:
+                    side[f"{figure}_p{q}"] = float(value)
+        value = case.scalar(_BY_LENGTH.format(side=condition))
+        if value:
+            side["itl_by_length"] = float(value)
+    return before, after
+
+
+def _profiled(case: Case) -> dict[str, tuple[float, float]]:
+    """Operators and allocations of a step, where both sides were profiled."""
+    rows = {part: values for part, *values in case.rows(_PROFILED)}
+    if rows.keys() != {"baseline", "incident"}:
+        return {}
+    names = ("ops_per_step", "allocations_per_step")
+    pairs = zip(names, rows["baseline"], rows["incident"], strict=True)
+    return {name: (float(low), float(high)) for name, low, high in pairs if low and high}

@@ -1,0 +1,159 @@
+"""`rca trial` and `rca reproduce`: the small engine, for a hypothesis and for an incident."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rca.progress import progress_bar
+
+if TYPE_CHECKING:
+    from rca.models.settings import Plan
+
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON, nothing else.")
+]
+
+
+class Engine(StrEnum):
+    """What makes a bundle."""
+
+    torch = "torch"
+    twin = "twin"
+
+
+class WhatIf(StrEnum):
+    """Settings that can be tried on a case's workload."""
+
+    batch = "batch"
+    kv = "kv"
+    cache = "cache"
+    priority = "priority"
+    replicas = "replicas"
+    quant = "quant"
+
+
+def trial(
+    case: Annotated[Path, typer.Argument(metavar="CASE", help="A case.duckdb.")],
+    cause: Annotated[
+        str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")
+    ] = None,
+    budget: Annotated[str, typer.Option("--budget", help="Wall time.")] = "60s",
+    what_if: Annotated[
+        WhatIf | None,
+        typer.Option("--what-if", help="Try other settings on the incident's own workload."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put a cause to the test with the reproducer, and its fix too."""
+    from rich.console import Console
+
+    from rca import pipeline
+    from rca.quantity import parse_seconds
+    from rca.summary import render
+    from rca.verdict_json import verdict
+
+    if what_if:
+        _what_if(case, what_if.value, as_json)
+        return
+    with pipeline.try_again(case, cause, parse_seconds(budget, "--budget")) as tried:
+        if as_json:
+            _print_json(verdict(tried)["trial"])
+        else:
+            render(tried, Console(highlight=False))
+            _print_fidelity(tried.rows("SELECT * FROM trial_fidelity"))
+
+
+def _print_fidelity(rows: list[tuple[Any, ...]]) -> None:
+    """How true to the recordings the model's healthy service was."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from rca.plain import printable
+
+    if not rows:
+        return
+    table = Table("Quantity", "Recorded", "Model", "Kept", "Source", "Note", title="Fidelity")
+    kept = {True: "yes", False: "no", None: ""}
+    for quantity, observed, modelled, is_kept, source, note in rows:
+        shown = printable(observed) if observed is not None else "unknown"
+        table.add_row(quantity, shown, modelled, kept[is_kept], source, note)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _what_if(path: Path, study: str, as_json: bool) -> None:
+    from rich.console import Console
+
+    from rca import what_if
+    from rca.case import Case
+
+    with Case.open(path) as case:
+        found = what_if.run(case, study)
+    if as_json:
+        _print_json(found.as_dict())
+    else:
+        what_if.render(found, Console(highlight=False))
+
+
+def reproduce(
+    cause: Annotated[
+        str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for what is written.")],
+    engine: Annotated[
+        Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")
+    ] = Engine.torch,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the traffic.")] = 0,
+    dose: Annotated[
+        float, typer.Option("--dose", help="Strength of the fault, 1 is the usual.")
+    ] = 1.0,
+    duration: Annotated[
+        str, typer.Option("--duration", help="Length of the fault and of the baseline.")
+    ] = "60s",
+    replicas: Annotated[
+        int, typer.Option("--replicas", min=1, max=64, help="Replicas; one is recorded.")
+    ] = 1,
+    like: Annotated[
+        Path | None, typer.Option("--like", help="A case.duckdb whose workload is taken.")
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
+) -> None:
+    """Make a bundle of an incident: a small inference service with the fault switched on."""
+    from rca.models.reproduce import Lengths
+    from rca.models.reproduce import reproduce as make
+    from rca.quantity import parse_seconds
+
+    seconds = max(10, round(parse_seconds(duration, "--duration")))
+    lengths = Lengths(baseline_s=seconds, lead_in_s=max(10, seconds * 3 // 4), fault_s=seconds)
+    plan = _workload(like, replicas)
+    with progress_bar(quiet) as (step, _):
+        made = make(
+            cause, out, engine=engine.value, seed=seed, dose=dose, lengths=lengths,
+            healthy=plan, progress=step,
+        )  # fmt: skip
+    print(made)
+
+
+def _workload(like: Path | None, replicas: int) -> Plan:
+    """The healthy service: the usual one, or one in the shape of a case's."""
+    from rca import workload_facts
+    from rca.case import Case
+    from rca.models.infer import infer
+    from rca.models.settings import Plan
+
+    plan = Plan()
+    if like is not None:
+        with Case.open(like, read_only=True) as case:
+            plan = infer(workload_facts.read(case)).plan
+    if replicas > 1:
+        # Each replica has as much to do as the one had.
+        plan = plan.with_traffic(rate_per_s=plan.traffic.rate_per_s * replicas)
+    return plan.with_args(replicas=replicas)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, ensure_ascii=False))
