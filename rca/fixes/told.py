@@ -46,15 +46,15 @@ def _revert(case: Case, proposal: Proposal, fix: Fix | None, usual: str) -> str:
     wait = next((w for k, w in waits.items() if proposal.time_to_effect.startswith(k)), "a day")
     extra = (fix.revert if fix else None) or usual
     rows = case.rows(
-        "SELECT id, role, service, unit, reference, observed FROM evidence "
+        "SELECT id, role, unit, reference, observed FROM evidence "
         "WHERE role IN (SELECT unnest(?)) AND direction IN ('up', 'new') AND observed IS NOT NULL "
         "ORDER BY abs(strength) DESC, id LIMIT 1",
         (list(_SYMPTOMS),),
     )
     if not rows:
         return f"When users still feel it after {wait}, {extra}.".replace(" ,", ",")
-    key, role, service, unit, reference, observed = rows[0]
-    name = printable(f"{service} {role}" if service else role, 80).replace("_", " ")
+    key, role, unit, reference, observed = rows[0]
+    name = role.replace("_", " ")  # the evidence names the service: a name from a recording stays out
     healthy = f" towards {quantity(reference, unit)}" if reference is not None else ""
     return f"When {name} has not come down from {quantity(observed, unit)}{healthy} ({key}) within {wait}, {extra}."
 
