@@ -168,6 +168,31 @@ calls AS (
     WHERE callee IS NOT NULL
     GROUP BY part, source_id, trace_id, callee
 ),
+-- Time in the caller between what it did before and the start of a call: what waits for a
+-- connection shows here when the caller's span begins with the call, and in the gap below otherwise.
+ordered AS (
+    SELECT s.source_id, s.span_id, src.shift_ns, s.start_ns, p.start_ns AS parent_ns,
+        max(s.start_ns + coalesce(s.dur_ns, 0))
+            FILTER (NOT regexp_matches(lower(s.name), 'pool[._ ](acquire|wait|checkout)|acquire.*connection')) OVER (
+            PARTITION BY s.source_id, s.trace_id, s.parent_id ORDER BY s.start_ns, s.span_id
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns,
+        s.trace_id
+    FROM span AS s
+    JOIN source AS src ON src.id = s.source_id
+    JOIN span AS p
+        ON p.source_id = s.source_id AND p.trace_id = s.trace_id AND p.span_id = s.parent_id
+    WHERE s.span_id <> p.span_id
+),
+call_wait AS (
+    SELECT c.part, 'call_wait' AS role, c.callee AS service, c.ts_ns,
+        greatest(o.start_ns - greatest(o.parent_ns, coalesce(o.before_ns, o.parent_ns)), 0) / 1e9 AS num,
+        1.0 AS den
+    FROM call AS c
+    JOIN ordered AS o
+        ON o.source_id = c.source_id AND o.trace_id = c.trace_id AND o.span_id = c.span_id
+    WHERE c.callee IS NOT NULL AND c.callee NOT IN (SELECT service FROM engine_service)
+        AND NOT regexp_matches(c.callee, 'engine|vllm|sglang|triton|tgi')
+),
 -- Time between a caller's span and the callee's own: network and waiting for a connection.
 gap AS (
     SELECT part,
@@ -202,6 +227,7 @@ every AS (
     UNION ALL SELECT * FROM dependency
     UNION ALL SELECT * FROM calls
     UNION ALL SELECT * FROM gap
+    UNION ALL SELECT * FROM call_wait
     UNION ALL SELECT * FROM named WHERE role IS NOT NULL
 )
 SELECT
