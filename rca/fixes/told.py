@@ -54,7 +54,8 @@ def _revert(case: Case, proposal: Proposal, fix: Fix | None, usual: str) -> str:
     if not rows:
         return f"When users still feel it after {wait}, {extra}.".replace(" ,", ",")
     key, role, unit, reference, observed = rows[0]
-    name = role.replace("_", " ")  # the evidence names the service: a name from a recording stays out
+    # The evidence names the service; a name from a recording stays out of instructions.
+    name = role.replace("_", " ")
     healthy = f" towards {quantity(reference, unit)}" if reference is not None else ""
     return f"When {name} has not come down from {quantity(observed, unit)}{healthy} ({key}) within {wait}, {extra}."
 
