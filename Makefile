@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 SAMPLE ?= sample_traces/03_batch_window_mismatch
 
-.PHONY: demo test test-slow lint format samples docs readme images clean
+.PHONY: demo test test-slow lint format samples docs readme images bench fuzz reliability clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -43,12 +43,22 @@ samples: $(VENV)/core  ## rebuild sample_traces with the reproducer
 docs: $(VENV)/dev  ## rebuild generated documents
 	$(BIN)/python scripts/schema_docs.py
 	$(BIN)/python scripts/cause_docs.py
+	$(BIN)/python scripts/licences.py
 
 readme: $(VENV)/core  ## record the sample output in README.md anew
 	$(BIN)/python scripts/readme_sample.py
 
 images: $(VENV)/dev  ## draw the screenshots of the documents anew; needs chromium
 	$(BIN)/python scripts/report_images.py
+
+bench: $(VENV)/dev  ## measure how fast recordings are read, and write docs/benchmarks.md
+	$(BIN)/python -m benchmarks --mb 100 --repeat 1 --write docs/benchmarks.md
+
+fuzz: $(VENV)/dev  ## damage files of every format for two minutes; the counts go to docs/reliability.md
+	$(BIN)/python scripts/fuzz.py --budget 120
+
+reliability: $(VENV)/dev  ## kill each command 100 times; the counts go to docs/reliability.md
+	$(BIN)/python scripts/reliability.py --count 100
 
 clean:
 	rm -rf $(VENV) out build dist *.egg-info

@@ -14,7 +14,7 @@ from rca.errors import BundleError
 from rca.parsers.stream import MAX_RATIO, MAX_UNPACKED, RATIO_FLOOR, compression, read_head
 
 DEFAULT_MAX_UNPACKED = MAX_UNPACKED
-MAX_MEMBERS = 100_000
+MAX_MEMBERS = 20_000
 _COPY_BYTES = 1024**2
 
 

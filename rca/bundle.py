@@ -146,7 +146,7 @@ def _unpacked(
 def _read_settings(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BundleError(f"is not valid TOML: {error}", path=str(path)) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -70,8 +71,10 @@ class Case:
         The file appears with its tables in it: no moment leaves half a case.
         """
         new = path and path.with_name(path.name + ".new")
-        if new is not None:
+        if path is not None and new is not None:
             new.parent.mkdir(parents=True, exist_ok=True)
+            _stop_if_used(path)
+            _stop_if_used(new)
             _remove(new)
         case = cls(_connect(new, read_only=False), new)
         with case.transaction():
@@ -136,7 +139,7 @@ class Case:
                 raise QueryError("the statement has no rows to show", hint="write a SELECT")
             return pl.DataFrame(pl.from_arrow(relation.to_arrow_table()))
         except duckdb.Error as error:
-            raise QueryError(str(error).strip().splitlines()[0]) from error
+            raise _failed(error) from error
         except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
             first = str(error).strip().splitlines()[0]
             raise QueryError(
@@ -149,7 +152,7 @@ class Case:
         try:
             return self._con.execute(query, list(parameters)).fetchall()
         except duckdb.Error as error:
-            raise QueryError(str(error).strip().splitlines()[0]) from error
+            raise _failed(error) from error
 
     def scalar(self, query: str, parameters: Sequence[Any] = ()) -> Any:
         """The first value of the first row, None when there is no row."""
@@ -172,7 +175,7 @@ class Case:
             while rows := cursor.fetchmany(10_000):
                 yield from rows
         except duckdb.Error as error:
-            raise QueryError(str(error).strip().splitlines()[0]) from error
+            raise _failed(error) from error
         finally:
             cursor.close()
 
@@ -297,6 +300,32 @@ def _name(name: str) -> str:
     return name
 
 
+def _stop_if_used(path: Path) -> None:
+    """Stop before a case is replaced that a process has open; the lock is the one that DuckDB takes."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _used(path) from error
+
+
+def _used(path: Path | None) -> CaseError:
+    hint = "close it there, or choose another --out"
+    return CaseError("is in use by another process", path=str(path), hint=hint)
+
+
+def _failed(error: duckdb.Error) -> BaseException:
+    """What a failure of DuckDB is to people."""
+    if isinstance(error, duckdb.InterruptException):
+        return KeyboardInterrupt()
+    first = (str(error).strip().splitlines() or ["no reason told"])[0]
+    if isinstance(error, duckdb.OutOfMemoryException):
+        return QueryError(first, hint="raise --memory, or make room on the disk")
+    return QueryError(first)
+
+
 def _remove(path: Path) -> None:
     """Remove a case file and its log, where they are."""
     for old in (path.with_name(path.name + ".wal"), path):
@@ -319,10 +348,6 @@ def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection
     except duckdb.Error as error:
         first = str(error).strip().splitlines()[0]
         if "lock" in first.lower():
-            raise CaseError(
-                "is in use by another process",
-                path=str(path),
-                hint="close it there, or choose another --out",
-            ) from error
+            raise _used(path) from error
         raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
     return con

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from rca import __version__
 from rca.compare_command import compare
-from rca.errors import RcaError
+from rca.ending import told
 from rca.fleet_command import fleet
 from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
+from rca.plain import printable
 from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
 from rca.query_command import query
@@ -23,8 +25,21 @@ from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
 if TYPE_CHECKING:
     from rca.case import Case
 
+
+class _Commands(TyperGroup):
+    """The commands; Ctrl-C ends them as what it is, which Typer would call an abortion."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            _end(error)
+            raise
+
+
 app = typer.Typer(
     name="rca",
+    cls=_Commands,
     help="Offline root-cause analysis of LLM inference incidents: recordings in, postmortem out.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -47,30 +62,20 @@ def main() -> None:
     """Entry point: expected failures end in one line on stderr and exit code 1."""
     try:
         app()
-    except RcaError as error:
-        _fail(str(error))
-    except KeyboardInterrupt:
-        _fail("interrupted; what was read before is kept in the case")
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
-    except PermissionError as error:
-        _fail(f"{error.filename}: permission denied; choose another --out or mend its rights")
-    except OSError as error:
-        if error.errno not in _KNOWN_OS_ERRORS:
-            raise
-        _fail(f"{error.filename or 'writing'}: {error.strerror}")
+    except Exception as error:
+        _end(error)
+        raise
 
 
-_KNOWN_OS_ERRORS = frozenset({28, 30, 36, 122, 20, 21})
-"""No space, read-only file system, name too long, quota, not a directory, is a directory."""
-
-
-def _fail(line: str) -> None:
-    from rca.plain import printable
-
-    print(f"rca: {printable(line, 2000)}", file=sys.stderr)
-    sys.exit(1)
+def _end(error: BaseException) -> None:
+    """Exit with one line; return when it is no expected failure."""
+    ending = told(error)
+    if ending is not None:
+        print(f"rca: {printable(ending.line, 2000)}", file=sys.stderr)
+        sys.exit(ending.code)
 
 
 def _version(value: bool) -> None:
@@ -120,6 +125,16 @@ def analyze(
         str,
         typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB."),
     ] = "20GB",
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            "--memory", help="Memory of the database; half of the machine's if not given."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the case of a run that was interrupted."),
+    ] = False,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -132,6 +147,8 @@ def analyze(
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
+        memory_bytes=None if memory is None else parse_bytes(memory, "--memory"),
+        resume=resume,
         recipes_budget_s=None
         if no_recipes
         else parse_seconds(recipes_budget, "--recipes-budget"),

@@ -24,6 +24,7 @@ from rca import (
     guardrails,
     hypotheses,
     lint,
+    machine,
     patterns,
     recipes,
     roles,
@@ -35,6 +36,8 @@ from rca.archive import DEFAULT_MAX_UNPACKED
 from rca.bundle import Bundle, find
 from rca.case import Case
 from rca.diagnosed import DiagnosedCase
+from rca.durable import write_whole
+from rca.errors import CaseError
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.trial import DEFAULT_BUDGET_S
@@ -53,6 +56,8 @@ class Options:
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
         recipes_budget_s: Wall time for NVIDIA's recipes on its reports, None for none.
+        memory_bytes: Memory of DuckDB, parsers come on top; half of the machine's when None.
+        resume: Go on with a case that holds a part of the bundle.
         window: Start and end of the incident, ns since the Unix epoch, where they are known.
         without: Causes left out of the catalogue.
         prepare: Called with the case when all is read and nothing concluded.
@@ -63,6 +68,8 @@ class Options:
     causes: Path | None = None
     max_unpacked: int = DEFAULT_MAX_UNPACKED
     recipes_budget_s: float | None = recipes.DEFAULT_BUDGET_S
+    memory_bytes: int | None = None
+    resume: bool = False
     window: tuple[int, int] | None = None
     without: frozenset[str] = frozenset()
     prepare: Callable[[Case], None] | None = None
@@ -93,9 +100,7 @@ def analyze(
     """
     options = options or Options()
     step("ingest")
-    case, bundle = _read(
-        paths, baseline, case_path, options.max_unpacked, progress, options.recipes_budget_s
-    )
+    case, bundle = _read(paths, baseline, case_path, options, progress)
     settings = bundle.settings
     if options.prepare is not None:
         options.prepare(case)
@@ -122,7 +127,8 @@ def read(
 
     Files that an existing case has already are passed over.
     """
-    case, _ = _read(paths, baseline, case_path, DEFAULT_MAX_UNPACKED, progress, keep=True)
+    options = Options(recipes_budget_s=None)
+    case, _ = _read(paths, baseline, case_path, options, progress, keep=True)
     roles.assign(case)
     return case
 
@@ -131,23 +137,43 @@ def _read(
     paths: Sequence[Path],
     baseline: Path | None,
     case_path: Path | None,
-    max_unpacked: int,
+    options: Options,
     progress: Progress | None,
-    recipes_budget_s: float | None = None,
     *,
     keep: bool = False,
 ) -> tuple[DiagnosedCase, Bundle]:
     with tempfile.TemporaryDirectory(prefix="rca-") as workspace:
-        bundle = find(paths, baseline, Path(workspace), max_unpacked)
-        old = keep and case_path is not None and case_path.is_file()
-        case = (
-            DiagnosedCase.open(case_path)
-            if old and case_path
-            else DiagnosedCase.create(case_path)
-        )
+        bundle = find(paths, baseline, Path(workspace), options.max_unpacked)
+        case = _case(case_path, keep=keep or options.resume)
+        case.limit(memory_bytes=options.memory_bytes or machine.memory_bytes() // 2)
+        if options.resume:
+            _check_same_bundle(case, bundle)
         ingest(case, bundle, progress)
-        recipes.run(case, bundle, recipes_budget_s)
+        recipes.run(case, bundle, options.recipes_budget_s)
     return case, bundle
+
+
+def _case(path: Path | None, *, keep: bool) -> DiagnosedCase:
+    if keep and path is not None and path.is_file():
+        return DiagnosedCase.open(path)
+    return DiagnosedCase.create(path)
+
+
+def _check_same_bundle(case: Case, bundle: Bundle) -> None:
+    """What is gone on with must be the same recordings.
+
+    Raises:
+        CaseError: The case holds a file that the bundle does not.
+    """
+    here = {(file.name, file.part) for file in bundle.files}
+    for path, part in case.rows("SELECT path, part FROM source ORDER BY id"):
+        if (path, part) not in here:
+            case.close()
+            raise CaseError(
+                f"holds {path}, which this bundle does not",
+                path=str(case.path),
+                hint="leave out --resume to begin anew",
+            )
 
 
 def sources(case: Case) -> list[dict[str, Any]]:
@@ -247,6 +273,7 @@ def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:
     if isinstance(links, dict):
         facts |= {f"link.{name}": str(url) for name, url in links.items()}
     rows = [{"key": k, "value": v} for k, v in facts.items() if v]
+    case.execute("DELETE FROM provenance WHERE key IN (SELECT unnest(?))", [list(facts)])
     case.insert("provenance", pl.DataFrame(rows))
 
 
@@ -261,10 +288,9 @@ def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
     from rca.verdict_json import verdict
 
     out.mkdir(parents=True, exist_ok=True)
+    path = out / "verdict.json"
+    path.unlink(missing_ok=True)  # it is written last, so that where it is the rest is whole
     written = fixes.write_files(case, out) + guardrails.write_files(case, out)
     written += postmortem.write(case, out, template)
-    path = out / "verdict.json"
-    path.write_text(
-        json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-    )
+    write_whole(path, json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n")
     return [*written, path]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import fcntl
-import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rca.case import Case
+from rca.durable import write_whole
 from rca.errors import CaseError, MissingExtra
 
 RECORDS = "_records"
@@ -41,16 +40,8 @@ class Store:
             return
         path = Path(self.root, name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        half = path.with_name(f"{path.name}.{os.getpid()}.half")
-        try:
-            with source.open("rb") as given, half.open("wb") as file:
-                shutil.copyfileobj(given, file)
-                file.flush()
-                os.fsync(file.fileno())
-            half.replace(path)
-        finally:
-            half.unlink(missing_ok=True)
-        _sync_folder(path.parent)
+        with source.open("rb") as file:
+            write_whole(path, file)
 
     def remove(self, name: str) -> None:
         """Remove a file; nothing happens where there is none."""
@@ -122,11 +113,3 @@ def _file_system(where: str) -> tuple[Any, str]:
             f"cannot be reached: {error}", path=where, hint="install what fsspec asks for"
         ) from error
     return (None, root) if "file" in fs.protocol else (fs, root.rstrip("/"))
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -37,6 +37,11 @@ _HISTOGRAM_PART = re.compile(r".*_(bucket|sum|count)").fullmatch
 _BLANK_INTEGER, _BLANK_DOUBLE = 9.223372036854775e18, (140737488355328.0, 140737488355332.0)
 
 
+MAX_SERIES = 200_000
+"""Label sets of one file; samples of further ones are left out, and a note counts them."""
+REFUSED = -1
+"""The number of all series beyond."""
+
 _PAIRS = pa_csv.ReadOptions(column_names=["seconds", "value"], use_threads=False)
 
 
@@ -75,6 +80,7 @@ class SeriesRows:
         self._rows: list[tuple[str, list[tuple[str, str]], str, str | None]] = []
         self._ids: dict[tuple[str, frozenset[tuple[str, str]]], int] = {}
         self.dcgm: list[int] = []
+        self._refused: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -86,13 +92,20 @@ class SeriesRows:
         told: str | None = None,
         unit: str | None = None,
     ) -> int:
-        """The number of the series with these labels, its name among them as '__name__'."""
+        """The number of the series with these labels, its name among them as '__name__'.
+
+        REFUSED for a new one when there are MAX_SERIES already.
+        """
         name = labels.get("__name__", "")
         rest = [(k, v) for k, v in labels.items() if k != "__name__"]
         key = name, frozenset(rest)
         known = self._ids.get(key)
         if known is not None:
             return known
+        if len(self._rows) >= MAX_SERIES:
+            if name in self._refused or len(self._refused) < 1000:
+                self._refused[name] = self._refused.get(name, 0) + 1
+            return REFUSED
         number = self._ids[key] = len(self._rows)
         self._rows.append((name, rest, metric_type(name, told), unit or None))
         if name.startswith("DCGM_"):
@@ -122,8 +135,25 @@ class SeriesRows:
             )
 
 
+    def note_refused(self, sink: Sink, n_samples: int) -> None:
+        """Say how many samples are left out, and of which names most."""
+        most = sorted(self._refused.items(), key=lambda item: (-item[1], item[0]))[:3]
+        sink.note(
+            "warning",
+            "too_many_series",
+            f"samples of label sets beyond the first {MAX_SERIES:,} of the file: left out",
+            count=n_samples,
+            example=", ".join(f"{name[:80]} ({n:,} label sets)" for name, n in most),
+            lost=True,
+        )
+
+
 def write_samples(sink: Sink, samples: Samples, series: SeriesRows) -> None:
-    """Samples to the sink, without those that say 'not supported'."""
+    """Samples to the sink, without those that say 'not supported' and those of refused series."""
+    refused = samples.series_id == REFUSED
+    if refused.any():
+        series.note_refused(sink, int(refused.sum()))
+        samples = Samples(*(column[~refused] for column in samples))
     if series.dcgm:
         samples = _without_blanks(sink, samples, series)
     if len(samples.value):
@@ -162,7 +192,8 @@ class Histogram:
 
 
 def write_histograms(sink: Sink, histograms: Sequence[Histogram]) -> None:
-    """Native histograms to the sink."""
+    """Native histograms to the sink, without those of refused series."""
+    histograms = [h for h in histograms if h.series_id != REFUSED]
     if not histograms:
         return
     names = ("low", "high", "count")

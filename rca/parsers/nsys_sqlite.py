@@ -18,6 +18,12 @@ from rca.parsers.nsys_sqlite_tables import NAMES, SELECTIONS, Selection
 from rca.parsers.stream import Blocks, compression
 
 _MAGIC = b"SQLite format 3\x00"
+# A view or a computed column can give rows without end and values of any size from a small file.
+_STORED_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+_COMPUTED = f"""
+    SELECT name FROM sqlite_master WHERE type = 'view' UNION ALL
+    SELECT t.name FROM ({_STORED_TABLES}) AS t, pragma_table_xinfo(t.name) AS c
+    WHERE c.hidden IN (2, 3)"""
 _AGAIN = "export it again where it was recorded: nsys export --type sqlite FILE"
 _KNOWN = (
     "TARGET_INFO_SESSION_START_TIME",
@@ -96,8 +102,12 @@ class _Export:
 
     def __init__(self, db: sqlite3.Connection, file: Path, sink: Sink, name: str) -> None:
         self._db, self._file, self._sink, self._name = db, file, sink, name
-        rows = self._rows("SELECT name FROM sqlite_master WHERE type IN ('table', 'view')")
-        self._tables = {str(r[0]) for r in rows}
+        self._tables = {str(r[0]) for r in self._rows(_STORED_TABLES)}
+        if any(name.startswith(_KNOWN) for (name,) in self._rows(_COMPUTED)):
+            raise ParseError(
+                "computes values instead of holding them, which no export does",
+                path=name, hint=_AGAIN,
+            )  # fmt: skip
         self._rows_out = RowWriter(sink)
 
     def read(self) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import polars as pl
 
 from rca.parsers.format import Sink
-from rca.parsers.metric_rows import SeriesRows
+from rca.parsers.metric_rows import REFUSED, SeriesRows
 from rca.parsers.nsys_sqlite_rows import batches
 
 PREFIX = "nsys_gpu_"
@@ -68,7 +68,7 @@ def read(file: Path, metrics: Metrics, sink: Sink) -> int:
         named = [(kind, metrics.names.get((kind, key), key)) for kind, key in keys.rows()]
         ids = [series.number(_labels(*n), told="gauge", unit=unit_of(n[1])) for n in named]
         numbers = keys.with_columns(pl.Series("series_id", ids, dtype=pl.Int64))
-        sound = rows.join(numbers, on=["type", "metric"], maintain_order="left").filter(pl.col("value") >= 0)
+        sound = rows.join(numbers, on=["type", "metric"], maintain_order="left").filter((pl.col("value") >= 0) & (pl.col("series_id") != REFUSED))
         sink.count_elements(rows.height)
         if lost := rows.height - sound.height:
             sink.note("warning", "bad_gpu_metric", "samples of GPU metrics that are no numbers, or negative, were left out", count=lost, lost=True)

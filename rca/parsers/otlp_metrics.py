@@ -160,19 +160,26 @@ def _buckets(point: _Point) -> Iterator[tuple[float, float, float]]:
         bounds = [-infinity, *point.explicit_bounds, infinity]
         yield from zip(bounds, bounds[1:], map(float, point.bucket_counts), strict=False)
         return
-    base = 2.0 ** (2.0**-point.scale)
+    base = _power(2.0, _power(2.0, -point.scale))
     negative, positive = point.negative or _Buckets(), point.positive or _Buckets()
     for index in reversed(range(len(negative.bucket_counts))):
-        low, high = base ** (negative.offset + index), base ** (negative.offset + index + 1)
+        low, high = _power(base, negative.offset + index), _power(base, negative.offset + index + 1)
         yield -high, -low, float(negative.bucket_counts[index])
     if point.zero_count:
         yield -point.zero_threshold, point.zero_threshold, float(point.zero_count)
     for index, count in enumerate(positive.bucket_counts):
         yield (
-            base ** (positive.offset + index),
-            base ** (positive.offset + index + 1),
+            _power(base, positive.offset + index),
+            _power(base, positive.offset + index + 1),
             float(count),
         )
+
+
+def _power(base: float, exponent: float) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return float("inf")
 
 
 def _documents(path: Path, sink: Sink) -> Iterator[Any]:

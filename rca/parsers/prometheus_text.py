@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.metric_rows import Samples, SeriesRows, milliseconds, seconds_of, write_samples
+from rca.parsers.metric_rows import REFUSED, Samples, SeriesRows, milliseconds, seconds_of, write_samples
 from rca.parsers.stream import Blocks
 
 _LABELS = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'
@@ -129,11 +129,13 @@ class _Reader:
             if key not in self._numbers:
                 labels = parse_key(key)
                 family = family_of(labels.get("__name__", ""), self._families.types)
-                self._numbers[key] = self._series.number(
+                number = self._series.number(
                     labels,
                     told=self._families.types.get(family),
                     unit=self._families.units.get(family),
                 )
+                if number != REFUSED:  # those are without end, and are not kept
+                    self._numbers[key] = number
         table = pl.DataFrame(
             {"key": list(self._numbers), "id": list(self._numbers.values())},
             schema={"key": pl.String, "id": pl.Int64},
@@ -141,7 +143,7 @@ class _Reader:
         joined = pl.DataFrame({"key": keys}).join(
             table, on="key", how="left", maintain_order="left"
         )
-        return joined["id"].to_numpy()
+        return joined["id"].fill_null(REFUSED).to_numpy()
 
     def finish(self, label: str) -> None:
         """Write everything; time stamps are ms in the classic form, seconds in OpenMetrics."""

@@ -71,15 +71,19 @@ class Reader:
         return self._take_pieces(rest + block)
 
     def _take_pieces(self, buffer: bytes) -> bytes:
-        at = 0
+        at = again = 0
         rest = b""
         while at < len(buffer) and self._tail is None:
             cut = self._cut(buffer[at : at + PIECE_BYTES])
             end = at + (cut or PIECE_BYTES)
             piece = (rest + buffer[at:end]).lstrip(_LEADING)
             at, rest = end, b""
+            if len(piece) < again and at < len(buffer):  # an event without end is not read
+                rest = piece  # from its beginning with every piece, only when it has doubled
+                continue
             if piece and not self._tables.add(piece):
                 rest = self._walk(piece, final=False)
+                again = 2 * len(rest)
         if self._tail is not None:
             self._tail += buffer[at:]
             return b""

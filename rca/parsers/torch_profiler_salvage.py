@@ -57,7 +57,14 @@ def _constant(_name: str) -> None:
     return None
 
 
-_decode = json.JSONDecoder(parse_float=str, parse_constant=_constant, strict=False).raw_decode
+_decoder = json.JSONDecoder(parse_float=str, parse_constant=_constant, strict=False)
+
+
+def _decode(text: str, at: int = 0) -> tuple[Any, int]:
+    try:
+        return _decoder.raw_decode(text, at)
+    except RecursionError as error:
+        raise json.JSONDecodeError("nested too deeply", text, at) from error
 
 
 def walk(text: str, *, final: bool) -> Walk:

@@ -1,0 +1,33 @@
+"""Files that appear whole or not at all, and stay when the power goes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+
+def write_whole(path: Path, content: str | BinaryIO) -> None:
+    """Write text, or copy an open file, under another name; fsync; rename.
+
+    Raises:
+        OSError: It cannot be written; then `path` is as it was.
+    """
+    half = path.with_name(f".{path.name}.{os.getpid()}.half")
+    try:
+        with half.open("wb") as file:
+            if isinstance(content, str):
+                file.write(content.encode())
+            else:
+                shutil.copyfileobj(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)  # else the new name may be lost
+    finally:
+        os.close(folder)
