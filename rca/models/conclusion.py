@@ -12,6 +12,7 @@ from rca.models.ranking import DEAD_BAND, Rank
 from rca.models.screening import mean_of, still
 
 FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
+_NEARLY_ALL = 0.8
 _HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
 _SIDE_EFFECT = math.log(1.2)
 _WORSE = 1.1
@@ -87,14 +88,14 @@ def side_effects(pairing: Pairing, mended: Sequence[str]) -> str:
 def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
     """Whether the whole interval lies below a tenth more than healthy.
 
-    Where two equal arms lie further apart than that, no fix can be asked to be nearer, as
-    long as even the worst end of its interval takes most of the effect away.
+    A busy machine widens intervals. One that holds healthy passes as well, when even its
+    worst end takes four fifths of the least effect away.
     """
     effect, fault = pairing.effect(arm, figure), pairing.effect("fault", figure)
     if effect is None or fault is None:
         return False
-    most_gone = math.log(max(effect.high, 1.0)) < (1 - _HALF_MENDED) * math.log(fault.low)
-    return effect.high < max(FIXED_BELOW, pairing.noise(figure) if most_gone else 0.0)
+    left = math.log(max(effect.high, 1.0)) / max(math.log(fault.low), 1e-9)
+    return effect.high < FIXED_BELOW or (effect.low <= 1.0 and 0 <= left <= 1 - _NEARLY_ALL)
 
 
 def _may_be_mended(pairing: Pairing, figure: str) -> bool:

@@ -331,11 +331,14 @@ class TorchWorker:
         build, limit = self.plan.build, self.plan.args.processor_history_limit
         if not build.retained_tensors_per_step:
             return logits
+        if limit:
+            # A light tensor for each call: one row, no stack of them, nothing beyond the limit.
+            self._history = [*self._history, logits[0].clone()][-limit:]
+            for kept in self._history:
+                logits = torch.sub(logits, kept, alpha=1e-6)
+            return logits
         self._debt += build.retained_tensors_per_step
         row = logits.mean(0).to(torch.float32, copy=True)
-        if limit:
-            self._history = [*self._history, row][-limit:]
-            return logits - 1e-6 * torch.stack(self._history).sum(0)
         rows = _KEPT_ROWS_A_LAYER * self.made.model.config.layers
         for _ in range(int(self._debt)):
             self._history.append(row.repeat(rows + _DRAGGED_ROWS))
