@@ -2,35 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
 
 from rca.case import Case, sql_files
+from rca.findings.records import Cohort
 from rca.limits import objective_ns
 
 FEWEST = 10
 """Requests from which on a side counts, and which a limit must leave on either side."""
 _FEWEST_SHARE = 0.05
 SAMPLED_BELOW = 0.9
-
-
-@dataclass(frozen=True)
-class Cohort:
-    """The row of the table `cohort`."""
-
-    start_ns: int
-    end_ns: int
-    is_incident: bool
-    reference: str | None
-    n_window: int
-    n_reference: int
-    limit_ns: int | None
-    limit_by: str | None
-    split_ns: int | None
-    split_by: str | None
-    traced_share: float | None
-    is_sampled: bool
 
 
 def query(name: str) -> str:

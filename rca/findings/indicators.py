@@ -6,15 +6,16 @@ Bounds come from the reference itself: what it stays within by chance in all but
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from rca.case import Case
-from rca.findings.cohort import Cohort, query
+from rca.findings.cohort import query
 from rca.findings.queueing import TRUSTED, Replayed
+from rca.findings.records import Cohort, Indicator
 from rca.plain import duration, number, percent, printable
 
 Floats = npt.NDArray[np.float64]
@@ -25,25 +26,6 @@ _BY_CHANCE = 0.005
 _SEED = 7
 _COLLAPSE = 0.5
 _COLUMNS = ("side", "start_ns", "e2e_ns", "ttft_ns", "itl_ns", "input_tokens", "output_tokens", "tenant", "batch")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Indicator:
-    """One row of the table `indicator`."""
-
-    name: str
-    subject: str
-    unit: str
-    reference: float | None
-    observed: float | None
-    n_reference: int
-    n_observed: int
-    statement: str
-    bound: float | None = None
-    common: float | None = None
-    common_formula: str | None = None
-    is_flagged: bool | None = None
-    note: str | None = None
 
 
 def measure(case: Case, cohort: Cohort, replayed: Replayed | None) -> None:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import polars as pl
 
 from rca.case import Case
-from rca.findings.cohort import FEWEST, Cohort, query
+from rca.findings.cohort import FEWEST, query
+from rca.findings.records import Cohort
 
 Times = npt.NDArray[np.int64]
 Setting = tuple[bool, bool, bool]

@@ -19,6 +19,8 @@ SURE = 0.05
 class Cohort:
     """The row of the table `cohort`."""
 
+    start_ns: int
+    end_ns: int
     is_incident: bool
     reference: str | None
     n_window: int
@@ -114,14 +116,14 @@ class Indicator:
     unit: str
     reference: float | None
     observed: float | None
-    bound: float | None
-    common: float | None
-    common_formula: str | None
     n_reference: int
     n_observed: int
-    is_flagged: bool | None
     statement: str
-    note: str | None
+    bound: float | None = None
+    common: float | None = None
+    common_formula: str | None = None
+    is_flagged: bool | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from rca.case import Case
-from rca.findings.cohort import Cohort, query
+from rca.findings.cohort import query
 from rca.findings.counts import discovery_rates, fisher, lift
+from rca.findings.records import Cohort
 from rca.plain import percent, printable
 
 MOST_VALUES = 50
