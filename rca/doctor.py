@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from rca import nsys, nsys_recipe
+from rca import machine, nsys, nsys_recipe
 from rca.errors import CaseError, NsysError
 from rca.plain import printable, size
 
@@ -239,32 +239,13 @@ def _disk(folder: Path) -> Finding:
 
 def _memory() -> Finding:
     serves = "large recordings"
-    free = _available_memory()
+    free = machine.available_bytes()
     if free is None:
         return Finding("memory", "missing", "this system does not say", serves)
     little = free < _LITTLE_MEMORY
     hint = "close other programs, or ingest fewer files at once" if little else None
     told = f"{size(free)} available, {os.cpu_count()} CPUs"
     return Finding("memory", "low" if little else "found", told, serves, hint)
-
-
-def _available_memory() -> int | None:
-    """Bytes that this process may still take: of the machine, and of its control group."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return None
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    free = [int(found[1]) * 1024] if found else []
-    try:
-        limit, used = (
-            Path(f"/sys/fs/cgroup/memory.{name}").read_text(encoding="ascii").strip()
-            for name in ("max", "current")
-        )
-        free += [max(int(limit) - int(used), 0)] if limit.isdecimal() else []
-    except (OSError, ValueError):
-        pass  # no control group of version 2: the machine's own figure stands
-    return min(free) if free else None
 
 
 def _said(command: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,8 @@ from rca.errors import CaseError
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.trial import DEFAULT_BUDGET_S
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Step = Callable[[str], None]
 """Called with the name of each stage as it begins."""
@@ -112,7 +114,7 @@ def analyze(
 
 
 def _as_settings(window: tuple[int, int]) -> dict[str, datetime]:
-    start, end = (datetime.fromtimestamp(ns / 1e9, UTC) for ns in window)
+    start, end = (_EPOCH + timedelta(microseconds=ns // 1000) for ns in window)
     return {"start": start, "end": end}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +41,10 @@ def _records(path: Path) -> tuple[list[dict[str, Any]], list[str], str | None]:
     A pretty-printed object is read whole; `--append-result` writes one a line.
     """
     data, damage = read_all(path, _LIMIT_BYTES)
-    try:
+    # What is not one object has one a line, or is damaged.
+    with suppress(ValueError):
         whole = json.loads(data.decode("utf-8-sig", "replace"))
         return [mapping(whole)], [], damage
-    except ValueError:
-        pass  # not one object: lines, or damaged
     found, bad = [], []
     for line in read_lines(Blocks(path)):
         text = line.decode("utf-8-sig", "replace")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
+from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
+from rca.durable import write_whole
 from rca.postmortem.charts.draw import vega_lite_version
 
 NOTICE = (
@@ -29,15 +30,10 @@ def library() -> str:
         return kept.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         text = _bundle()
-    try:
+    # Where the folder cannot be written to, the next report bundles again.
+    with suppress(OSError):
         kept.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=kept.parent, delete=False
-        ) as f:
-            f.write(text)
-        Path(f.name).replace(kept)
-    except OSError:
-        pass  # a folder that cannot be written to: the next report bundles again
+        write_whole(kept, text)
     return text
 
 
