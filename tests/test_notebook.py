@@ -75,7 +75,9 @@ def test_two_releases_are_compared() -> None:
 def test_a_cause_of_ones_own_is_found() -> None:
     shown = ran("04_your_own_cause")
     assert "'status': 'diagnosed'" in shown["write"]
-    assert "cutting it off" in shown["fix"]  # held back by its gate: told as what to check first
+    assert (
+        "cutting it off" in shown["fix"]
+    )  # held back by its gate: told as what to check first
     assert "calls of retrieval" in shown["calls"]
     assert shown["doses"].count("'cause': 'dependency_slow'") == 3
     assert "image/svg+xml" in shown["picture"]

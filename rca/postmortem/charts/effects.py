@@ -73,9 +73,9 @@ def _row(
 def _intervals(rows: list[dict[str, Any]], title: str, width: int) -> Any:
     import altair as alt
 
-    base = alt.Chart(
-        alt.InlineData(values=rows), width=max(width - 300, 240), height=24 * len(rows)
-    )
+    from rca.postmortem.charts.rows import Rows
+
+    base = alt.Chart(Rows(rows), width=max(width - 300, 240), height=24 * len(rows))
     y = alt.Y(
         "signal:N",
         sort=[r["signal"] for r in rows],
@@ -86,7 +86,7 @@ def _intervals(rows: list[dict[str, Any]], title: str, width: int) -> Any:
     axis = alt.Axis(format="~g", tickCount=6)
     tip = [alt.Tooltip("signal:N", title="figure"), alt.Tooltip("told:N", title="moved")]
     one = (
-        alt.Chart(alt.InlineData(values=[{"one": 1}]))
+        alt.Chart(Rows([{"one": 1}]))
         .mark_rule(style="healthy")
         .encode(x=alt.X("one:Q", scale=scale))
     )

@@ -26,9 +26,11 @@ def cluster_map(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     groups = list(dict.fromkeys(r["group"] for r in rows))
     base = alt.Chart(
-        alt.InlineData(values=rows),
+        Rows(rows),
         width=max(width - 270, 300),
         height=34 * len(groups),
         title="distance from healthy requests, −1 to 1",
@@ -61,7 +63,7 @@ def cluster_map(data: ChartData, width: int = WIDTH) -> Any:
         ),
     )
     labels = [
-        alt.Chart(alt.InlineData(values=told))
+        alt.Chart(Rows(told))
         .mark_text(style=style, fontSize=11)
         .encode(x=x, y=y, text="told:N", tooltip=tip)
         for strong, style in ((False, "text"), (True, "inverse_text"))

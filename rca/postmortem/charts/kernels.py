@@ -58,8 +58,10 @@ def _mean(total_ns: int, n: int) -> str:
 def _dumbbells(rows: list[dict[str, Any]], what: str, width: int) -> Any:
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     base = alt.Chart(
-        alt.InlineData(values=rows),
+        Rows(rows),
         width=max(width - 330, 240),
         height=21 * len(rows),
         title=f"share of the summed time of {what}: ○ baseline → ◆ incident",
@@ -96,6 +98,8 @@ def gpu_streams(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     panels = []
     for (source, path), capture in sorted(
         rows.group_by("source_id", "path"), key=lambda item: str(item[0])
@@ -110,7 +114,7 @@ def gpu_streams(data: ChartData, width: int = WIDTH) -> Any:
         lanes = capture["lane"].n_unique()
         panels.append(
             alt.Chart(
-                alt.InlineData(values=values),
+                Rows(values),
                 width=width,
                 height=20 * lanes,
                 title=f"capture {source}: {printable(path, 80)}",

@@ -24,10 +24,12 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     batches = _ordered(rows, "batch", "order_batch")
     rates = _ordered(rows, "rate", "order_rate")
     base = alt.Chart(
-        alt.InlineData(values=rows),
+        Rows(rows),
         width=min(width - 120, 74 * len(batches)),
         height=34 * len(rates),
         title="share of requests within the limit",
@@ -52,7 +54,7 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         ),
     )
     labels = [
-        alt.Chart(alt.InlineData(values=told))
+        alt.Chart(Rows(told))
         .mark_text(style=style)
         .encode(x=x, y=y, text="told:N", tooltip=tip)
         for dark, style in ((False, "text"), (True, "inverse_text"))
@@ -73,12 +75,14 @@ def context_curve(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     lengths = _ordered(rows, "tokens", "order")
     layers = []
     for side, dash in (("healthy", [5, 3]), ("incident", [1, 0])):
         mine = [r for r in rows if r["side"] == side]
         if mine:
-            base = alt.Chart(alt.InlineData(values=mine)).encode(
+            base = alt.Chart(Rows(mine)).encode(
                 x=alt.X("tokens:N", sort=lengths, title="prompt tokens", axis=alt.Axis(labelAngle=0)),
                 y=alt.Y("ms:Q", title="ms", scale=alt.Scale(type="log", nice=False, padding=10)),
                 tooltip=[alt.Tooltip("side:N"), alt.Tooltip("tokens:N"), alt.Tooltip("ms:Q", format=",.3~g"),

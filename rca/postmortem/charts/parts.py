@@ -15,6 +15,8 @@ def attribution(answer: Answer, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     rows = _steps(answer)
     order = [row["part"] for row in rows]
     room = 1.1 * max(row["end_ms"] for row in rows)  # for the last label
@@ -32,14 +34,14 @@ def attribution(answer: Answer, width: int = WIDTH) -> Any:
         alt.Tooltip("evidence:N", title="evidence"),
     ]
     layers = [
-        alt.Chart(alt.InlineData(values=of_kind))
+        alt.Chart(Rows(of_kind))
         .mark_bar(style=style, height=16)
         .encode(x=x, x2="to_ms:Q", y=y, tooltip=tip)
         for kind, style in _STYLES.items()
         if (of_kind := [row for row in rows if row["kind"] == kind])
     ]
     labels = (
-        alt.Chart(alt.InlineData(values=rows))
+        alt.Chart(Rows(rows))
         .mark_text(align="left", dx=5)
         .encode(x="end_ms:Q", y=y, text="told:N", tooltip=tip)
     )

@@ -43,6 +43,8 @@ def distributions(data: ChartData, width: int = WIDTH) -> Any:
 def _panel(requests: pl.DataFrame, column: str, title: str, width: int) -> Any:
     import altair as alt
 
+    from rca.postmortem.charts.rows import Rows
+
     sides = {
         side: requests.filter(pl.col("side") == side)[column].drop_nulls()
         for side in ("healthy", "incident")
@@ -60,13 +62,13 @@ def _panel(requests: pl.DataFrame, column: str, title: str, width: int) -> Any:
     ]
     layers = []
     for side, dash, align, dx in _SIDES:
-        curve = alt.Chart(alt.InlineData(values=_curve(side, sides[side])))
+        curve = alt.Chart(Rows(_curve(side, sides[side])))
         layers.append(
             curve.mark_line(style=side, strokeDash=dash).encode(x=x, y=y, tooltip=tip)
         )
         name = _name(side, sides[side])
         if name:
-            beside = alt.Chart(alt.InlineData(values=[name]))
+            beside = alt.Chart(Rows([name]))
             layers.append(
                 beside.mark_text(align=align, dx=dx).encode(
                     x="ms:Q", y="share:Q", text="side:N"

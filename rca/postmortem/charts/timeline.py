@@ -80,7 +80,9 @@ class _Panels:
         """The axis of time below all panels."""
         import altair as alt
 
-        base = alt.Chart(alt.InlineData(values=[{"at": self._first}, {"at": self._last}]))
+        from rca.postmortem.charts.rows import Rows
+
+        base = alt.Chart(Rows([{"at": self._first}, {"at": self._last}]))
         return base.mark_rule(opacity=0).encode(
             x=self._time_axis(format="%H:%M:%S", labelOverlap=True, grid=False, offset=-8)
         ).properties(width=self._width, height=1)  # fmt: skip
@@ -89,10 +91,12 @@ class _Panels:
         """Changes and alerts, each with its name, on levels so that names keep apart."""
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         rows = self._visible_marks()
         if not rows:
             return None
-        base = alt.Chart(alt.InlineData(values=rows))
+        base = alt.Chart(Rows(rows))
         y = alt.Y("level:O", axis=None)
         tip = [
             alt.Tooltip("time:N", title="UTC"),
@@ -110,7 +114,7 @@ class _Panels:
             ),
         )
         names = [
-            alt.Chart(alt.InlineData(values=beside))
+            alt.Chart(Rows(beside))
             .mark_text(align=align, dx=dx, limit=_LABEL_PX)
             .encode(x=self._x, y=y, text="text:N", tooltip=tip)
             for side, align, dx in _BESIDE
@@ -145,11 +149,13 @@ class _Panels:
         """Latency of the requests by arrival: a band of all of them, single ones as marks."""
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         rows = self._data.recorded
         if rows.is_empty():
             return None
         y = alt.Scale(type="log", nice=False, padding=4)
-        spread = alt.Chart(alt.InlineData(values=band(rows, _BINS)))
+        spread = alt.Chart(Rows(band(rows, _BINS)))
         tip = [
             alt.Tooltip(f"{name}:N", title=title)
             for name, title in (
@@ -165,9 +171,7 @@ class _Panels:
             if "error" in rows["status"].to_list()
             else None,
         )
-        single = alt.Chart(alt.InlineData(values=dots(rows))).mark_point(
-            style="dots", filled=True
-        )
+        single = alt.Chart(Rows(dots(rows))).mark_point(style="dots", filled=True)
         title = "end to end (s)"
         single = single.encode(
             x=self._x, y=alt.Y("e2e_s:Q", scale=y, title=None), shape=shape, tooltip=tip
@@ -191,10 +195,12 @@ class _Panels:
         """Requests that run and that wait, counted from their spans."""
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         rows = in_flight(self._data.recorded, _BINS)
         if not rows:
             return None
-        base = alt.Chart(alt.InlineData(values=rows))
+        base = alt.Chart(Rows(rows))
         lines = base.mark_line(interpolate="step-after", style="stem").encode(
             x=self._x,
             y=alt.Y("n:Q", title=None),
@@ -215,6 +221,8 @@ class _Panels:
         """How busy GPU streams were while they were captured."""
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         rows = self._data.streams
         if rows.is_empty():
             return None
@@ -226,7 +234,7 @@ class _Panels:
             ).iter_rows()
         ]  # fmt: skip
         boxes = (
-            alt.Chart(alt.InlineData(values=values))
+            alt.Chart(Rows(values))
             .mark_rect()
             .encode(
                 x=self._x,
@@ -259,19 +267,21 @@ class _Panels:
     def _signal(self, item: Evidence, points: list[tuple[int, float]]) -> Any:
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         unit, scale = item.unit, 1.0
         if unit == "s" and max(abs(value) for _, value in points) < 2:
             unit, scale = "ms", 1e3
         rows = [
             {"at": ts / 1e6, "value": value * scale, "time": moment(ts)} for ts, value in points
         ]
-        line = alt.Chart(alt.InlineData(values=rows)).mark_line(style="stem", strokeWidth=1.4)
+        line = alt.Chart(Rows(rows)).mark_line(style="stem", strokeWidth=1.4)
         tip = [alt.Tooltip("time:N", title="UTC"), alt.Tooltip("value:Q", format=".4~g")]
         layers = [
             line.encode(x=self._x, y=alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4, format="~s")), tooltip=tip)
         ]  # fmt: skip
         if item.reference is not None:
-            healthy = alt.Chart(alt.InlineData(values=[{"value": item.reference * scale}]))
+            healthy = alt.Chart(Rows([{"value": item.reference * scale}]))
             layers.append(healthy.mark_rule(style="healthy").encode(y="value:Q"))
         name = wording.label(item)
         title = f"{name} ({unit})  {item.id}" if unit else f"{name}  {item.id}"
@@ -281,22 +291,18 @@ class _Panels:
         """Layers over the window and the lines of changes, under a title."""
         import altair as alt
 
+        from rca.postmortem.charts.rows import Rows
+
         under: list[Any] = []
         window = self._answer.window
         if window.start_ns is not None and window.end_ns is not None:
             shade = [{"at": window.start_ns / 1e6, "end": window.end_ns / 1e6}]
             under.append(
-                alt.Chart(alt.InlineData(values=shade))
-                .mark_rect(style="window")
-                .encode(x=self._x, x2="end:T")
+                alt.Chart(Rows(shade)).mark_rect(style="window").encode(x=self._x, x2="end:T")
             )
         rules = [{"at": m["at"]} for m in self._visible_marks()]
         if rules:
-            under.append(
-                alt.Chart(alt.InlineData(values=rules))
-                .mark_rule(style="change")
-                .encode(x=self._x)
-            )
+            under.append(alt.Chart(Rows(rules)).mark_rule(style="change").encode(x=self._x))
         return alt.layer(
             *under,
             *layers,
