@@ -39,7 +39,7 @@ def main(arguments: list[str]) -> int:
     readme = ROOT / "README.md"
     before, rest = readme.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
-    text = f"{before}{BEGIN}\n```\n{shown}\n```\n{END}{after}"
+    text = f"{before}{BEGIN}\n```text\n{shown}\n```\n{END}{after}"
     readme.write_text(text, encoding="utf-8", newline="\n")
     return 0
 
