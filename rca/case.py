@@ -17,7 +17,7 @@ import polars as pl
 from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not move the end
     "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),
     "cpu_op": ("start_ns", "start_ns + dur_ns"),

@@ -1,4 +1,4 @@
-"""The known root causes: rca/causes/*.toml, loaded and checked."""
+"""The known root causes: rca/causes/*.toml and those that a case was given, loaded and checked."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from difflib import get_close_matches
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
+from rca.case import Case
 from rca.errors import CauseError
 from rca.signals import meanings
 
@@ -102,14 +106,40 @@ def load(extra: Path | None = None) -> dict[str, Cause]:
     Raises:
         CauseError: A file does not hold together; names the file and the place in it.
     """
-    causes = {c.id: c for c in map(_read, _shipped())}
-    if extra is not None:
-        paths = sorted(extra.glob("*.toml"))
-        if not paths:
-            raise CauseError("no .toml files in it", path=str(extra))
-        causes |= {
-            c.id: c for c in (_read((str(p), p.read_text(encoding="utf-8"))) for p in paths)
-        }
+    return _known(_folder(extra))
+
+
+def keep(case: Case, folder: Path | None) -> None:
+    """Put the causes of a folder into the case, in place of those that it was given before.
+
+    Whoever asks the case later gets them by `of`, on another machine too.
+
+    Raises:
+        CauseError: A file does not hold together; the case keeps what it had.
+    """
+    found = _folder(folder)
+    _known(found)
+    case.clear(["cause_file"])
+    if found:
+        case.insert("cause_file", pl.DataFrame(found, schema=["name", "content"], orient="row"))
+
+
+def of(case: Case) -> dict[str, Cause]:
+    """All causes by id that this case is judged by: those of `rca`, and those it was given."""
+    return _known(case.rows("SELECT name, content FROM cause_file ORDER BY name"))
+
+
+def _folder(extra: Path | None) -> list[tuple[str, str]]:
+    if extra is None:
+        return []
+    paths = sorted(extra.glob("*.toml"))
+    if not paths:
+        raise CauseError("no .toml files in it", path=str(extra))
+    return [(str(p), p.read_text(encoding="utf-8")) for p in paths]
+
+
+def _known(further: Iterable[tuple[str, str]]) -> dict[str, Cause]:
+    causes = {c.id: c for c in (_read(*named) for named in [*_shipped(), *further])}
     for cause in causes.values():
         for other in cause.lookalikes:
             if other.cause not in causes:
@@ -144,14 +174,15 @@ def describe(causes: dict[str, Cause], key: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shipped() -> Iterable[tuple[str, str]]:
+@cache
+def _shipped() -> list[tuple[str, str]]:
     folder = files("rca").joinpath("causes")
     names = sorted(f.name for f in folder.iterdir() if f.name.endswith(".toml"))
     return [(name, folder.joinpath(name).read_text(encoding="utf-8")) for name in names]
 
 
-def _read(named: tuple[str, str]) -> Cause:
-    name, text = named
+@cache
+def _read(name: str, text: str) -> Cause:
     try:
         row = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -143,7 +143,7 @@ def analyze(
     from rca.quantity import parse_bytes, parse_seconds
 
     options = pipeline.Options(
-        judge=second_judge(who, model, causes),
+        judge=second_judge(who, model),
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),

@@ -8,14 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rca import confidence, contributing
+from rca import catalogue, confidence, contributing
 from rca.case import Case
-from rca.catalogue import Cause, load
+from rca.catalogue import Cause
 from rca.change_fit import Change, changes, half_life, is_engine, slow_dependencies
 from rca.scoring import Observed, Scored, agreement, score
 from rca.weights import settings
@@ -54,13 +53,10 @@ class Facts:
     half_life_s: float
 
 
-def rank(
-    case: Case, extra_causes: Path | None = None, without: frozenset[str] = frozenset()
-) -> None:
+def rank(case: Case, without: frozenset[str] = frozenset()) -> None:
     """Write hypothesis: all causes with a positive score, at least three, best first.
 
     Args:
-        extra_causes: Folder of further causes.
         without: Causes that are left out.
     """
     case.clear(["hypothesis"])
@@ -68,8 +64,8 @@ def rank(
         return
     found = facts(case)
     observed = observe(found)
-    causes = load(extra_causes)
-    scored = judge(found, [c for c in causes.values() if c.id not in without])
+    causes = catalogue.of(case).values()
+    scored = judge(found, [c for c in causes if c.id not in without])
     kept = [s for s in scored if s.score > 0.05][:_KEPT]
     shares = case.rows(
         "SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL"

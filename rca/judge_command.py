@@ -89,7 +89,6 @@ def judge(
         max_cost=max_cost,
         prices=read_prices(prices) if prices else {},
         timeout_s=parse_seconds(timeout, "--timeout"),
-        causes=causes,
     )
     if dry_run:
         _show_requests(case, causes, ask.models, LlmJudge, ask, as_json)
@@ -102,13 +101,13 @@ def judge(
         raise JudgeError(problems[0])
 
 
-def second_judge(who: Who, models: list[str] | None, causes: Path | None) -> LlmJudge | None:
+def second_judge(who: Who, models: list[str] | None) -> LlmJudge | None:
     """The models that `rca analyze` is to ask beside the rules; None for the rules alone."""
     if who is Who.rules:
         return None
     from rca.judge import Ask, LlmJudge
 
-    return LlmJudge(Ask(models=tuple(models or ()), causes=causes))
+    return LlmJudge(Ask(models=tuple(models or ())))
 
 
 def unheard(case: Case) -> list[str]:

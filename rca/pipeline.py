@@ -15,6 +15,7 @@ from rca import (
     __version__,
     alerts,
     attribution,
+    catalogue,
     clock,
     derived,
     evidence,
@@ -187,13 +188,20 @@ def sources(case: Case) -> list[dict[str, Any]]:
 def judge_again(path: Path, causes: Path | None, judge: Judge | None = None) -> DiagnosedCase:
     """Rank and judge an existing case again, on the evidence that it holds."""
     case = DiagnosedCase.open(path)
-    hypotheses.rank(case, causes)
+    _keep_causes(case, causes)
+    hypotheses.rank(case)
     findings.conclude(case)
     gaps.look(case)
     _judge(case, judge)
-    fixes.propose(case, causes)
-    guardrails.propose(case, causes)
+    fixes.propose(case)
+    guardrails.propose(case)
     return case
+
+
+def _keep_causes(case: Case, causes: Path | None) -> None:
+    """Other causes than those that the case was given, where some are named."""
+    if causes is not None:
+        catalogue.keep(case, causes)
 
 
 def judge_requests(path: Path, causes: Path | None, judge: LlmJudge) -> list[dict[str, Any]]:
@@ -205,7 +213,8 @@ def judge_requests(path: Path, causes: Path | None, judge: LlmJudge) -> list[dic
     with Case.open(path) as case:
         case.execute("BEGIN")
         try:
-            hypotheses.rank(case, causes)
+            _keep_causes(case, causes)
+            hypotheses.rank(case)
             gaps.look(case)
             return [r.body for r in judge.requests(case)]
         finally:
@@ -249,7 +258,8 @@ def diagnose(
     findings.gather(case)
     step("hypotheses")
     lint.check(case)
-    hypotheses.rank(case, options.causes, options.without)
+    catalogue.keep(case, options.causes)
+    hypotheses.rank(case, options.without)
     findings.conclude(case)
     gaps.look(case)
     step("verdict")
@@ -257,8 +267,8 @@ def diagnose(
     step("trial")
     trial.run(case, options.trial_budget_s)
     step("fixes")
-    fixes.propose(case, options.causes)
-    guardrails.propose(case, options.causes)
+    fixes.propose(case)
+    guardrails.propose(case)
 
 
 def _write_provenance(case: Case, bundle: Bundle, options: Options) -> None:

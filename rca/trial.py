@@ -10,9 +10,9 @@ from typing import Any
 
 import polars as pl
 
-from rca import incident_figures, workload_facts
+from rca import catalogue, incident_figures, workload_facts
 from rca.case import Case
-from rca.catalogue import load
+from rca.models.faults import is_known
 from rca.models.infer import infer
 
 DEFAULT_BUDGET_S = 20.0
@@ -27,12 +27,12 @@ def run(
     """Write trial and trial_arm for the verdict's cause, or for `cause` when it is given."""
     case.clear(["trial", "trial_arm", "trial_fidelity"])
     cause = cause or case.scalar("SELECT cause FROM verdict WHERE status = 'diagnosed'")
-    known = load()
+    known = catalogue.of(case)
     if cause is None:
         _not_run(case, None, "not_run", "there is no diagnosed cause to test")
     elif budget_s is None or budget_s <= 0:
         _not_run(case, cause, "not_run", "switched off")
-    elif cause not in known:
+    elif cause not in known or not is_known(cause):
         _not_run(case, cause, "not_run", "this cause is not in the reproducer")
     elif known[cause].reproducible == "no":
         reason = "needs hardware that the reproducer cannot stand in for"

@@ -5,14 +5,12 @@ Everything returned is `printable`; escaping for the medium is the medium's busi
 
 from __future__ import annotations
 
-import re
-import tomllib
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib.resources import files
 from typing import Any
 
+from rca import catalogue
 from rca.answer import Answer, Evidence, Fix, GuardRule, Hypothesis, Juror, Window
+from rca.case import Case
 from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
 
 HEADLINES = {
@@ -32,14 +30,12 @@ TRIALS = {
 }
 
 
-@lru_cache(maxsize=64)
-def cause_text(cause: str | None) -> tuple[str, str]:
-    """Title and definition of a cause; of one that is not in the catalogue, its id and nothing."""
-    file = files("rca").joinpath("causes", f"{cause}.toml")
-    if cause is None or not re.fullmatch(r"[a-z0-9_]+", cause) or not file.is_file():
+def cause_text(case: Case, cause: str | None) -> tuple[str, str]:
+    """Title and definition of a cause; of one that the case does not know, its id and nothing."""
+    known = catalogue.of(case).get(cause or "")
+    if known is None:
         return printable(cause or "unknown", 80).replace("_", " "), ""
-    known = tomllib.loads(file.read_text(encoding="utf-8"))
-    return str(known.get("title", cause)), str(known.get("definition", ""))
+    return printable(known.title, 120), printable(known.definition, 1000)
 
 
 def label(evidence: Evidence) -> str:

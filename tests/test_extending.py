@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from rca.case import Case
 from rca.catalogue import load
 from rca.errors import ParseError
 from rca.ingest import ingest
+from rca.pipeline import Options, analyze, judge_again, try_again, write
 
 PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
 
@@ -78,3 +80,29 @@ def test_the_cause_of_the_page_joins_the_catalogue(tmp_path: Path) -> None:
     known = load(tmp_path)
     assert known["slow_disk"].title == "Weights are read from a slow disk"
     assert set(load(None)) < set(known)
+
+
+def test_a_case_keeps_the_causes_that_it_was_judged_by(tmp_path: Path) -> None:
+    """What comes after analyze, on another machine perhaps, knows them too."""
+    folder = tmp_path / "causes"
+    folder.mkdir()
+    shipped = PAGE.parent.parent / "rca" / "causes" / "batch_window_mismatch.toml"
+    own = shipped.read_text().replace('id = "batch_window_mismatch"', 'id = "our_window"', 1)
+    (folder / "our_window.toml").write_text(
+        re.sub("(?m)^title = .*", 'title = "<b>Ours</b>"', own)
+    )
+    options = Options(
+        trial_budget_s=None, causes=folder, without=frozenset({"batch_window_mismatch"})
+    )
+    bundle = PAGE.parent.parent / "sample_traces" / "03_batch_window_mismatch"
+    with analyze([bundle], case_path=tmp_path / "case.duckdb", options=options) as case:
+        assert case.verdict["verdict"]["cause"] == "our_window"
+    shutil.rmtree(folder)
+    with try_again(tmp_path / "case.duckdb", None, 1.0) as case:
+        assert case.rows("SELECT status, reason FROM trial") == [
+            ("not_run", "this cause is not in the reproducer")
+        ]
+        (path, *_) = [p for p in write(case, tmp_path / "out") if p.name == "postmortem.md"]
+    assert "Ours" in path.read_text().splitlines()[0]
+    with judge_again(tmp_path / "case.duckdb", None) as case:
+        assert case.verdict["verdict"]["cause"] in ("our_window", "batch_window_mismatch")

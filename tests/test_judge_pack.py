@@ -13,6 +13,7 @@ import pytest
 from llm_server import Server, judgement, serving, shown, use
 from typer.testing import CliRunner
 
+from rca import catalogue
 from rca.case import Case
 from rca.catalogue import load
 from rca.cli import app
@@ -257,7 +258,8 @@ def test_what_looks_like_a_secret_is_never_sent(tmp_path: Path, server: Server) 
     )
     (tmp_path / "overload.toml").write_text(text)
     with case_builder.diagnosed() as case:
-        LlmJudge(Ask(models=("m",), samples=1, causes=tmp_path)).judge(case)
+        catalogue.keep(case, tmp_path)
+        LlmJudge(Ask(models=("m",), samples=1)).judge(case)
         assert server.bodies == []
         note = case.scalar("SELECT note FROM judge_panel")
     assert note.startswith("the question seems to hold a email after masking; nothing was sent")

@@ -30,10 +30,10 @@ _PHASES = ("mitigate", "repair", "prevent")
 _NOT_COLUMNS = ("form", "undo_form")
 
 
-def propose(case: Case, extra_causes: Path | None = None) -> None:
+def propose(case: Case) -> None:
     """Write fix: for a diagnosed cause what undoes or mends it, else what to measure next."""
     case.clear(["fix"])
-    facts = gather(case, extra_causes)
+    facts = gather(case)
     proposals = list(_for_cause(case, facts)) if facts else list(_for_unknown(case))
     rows: list[dict[str, Any]] = []
     for number, proposal in enumerate(proposals, start=1):

@@ -6,13 +6,13 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
+from rca import catalogue
 from rca.case import Case
-from rca.catalogue import Cause, load
+from rca.catalogue import Cause
 
 ROLLBACK_CLASSES = ("code-regression", "config")
 """Classes whose causes are gone once the change that brought them is."""
@@ -86,7 +86,7 @@ class Facts:
     slow: tuple[str, ...]
 
 
-def gather(case: Case, extra_causes: Path | None = None) -> Facts | None:
+def gather(case: Case) -> Facts | None:
     """The facts of a diagnosed case; None when no cause was named.
 
     They are those of the offline rules: no language model can bring a proposal about or take it
@@ -116,7 +116,7 @@ def gather(case: Case, extra_causes: Path | None = None) -> Facts | None:
         "ORDER BY max(strength) DESC, service"
     )
     return Facts(
-        load(extra_causes)[cause], sure, score, bool(guarded), share, change,
+        catalogue.of(case)[cause], sure, score, bool(guarded), share, change,
         start - change.ts_ns if change and start is not None else None, min(blame or 0.0, 1.0),
         case.scalar("SELECT status FROM trial") or "not_run", tuple(s for (s,) in slow),
     )  # fmt: skip

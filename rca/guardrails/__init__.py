@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rca import catalogue
 from rca.case import Case
-from rca.catalogue import load
 from rca.guardrails.evaluator import Values, firing, values
 from rca.guardrails.rule_files import Rule, rules_file, test_file
 from rca.guardrails.watch import Grid, Signal, signals
@@ -33,7 +33,7 @@ _MOST_SCRAPES = 720
 _WINDOWS = (300, 120, 60, 30, 15, 10, 5)
 
 
-def propose(case: Case, extra_causes: Path | None = None) -> None:
+def propose(case: Case) -> None:
     """Write guard_rule and guard_file for a diagnosed incident with metrics on both sides."""
     case.clear(["guard_rule", "guard_file"])
     cause = case.scalar(
@@ -42,7 +42,7 @@ def propose(case: Case, extra_causes: Path | None = None) -> None:
     grids = _grids(case)
     if cause is None or grids is None:
         return
-    known = load(extra_causes)[cause]
+    known = catalogue.of(case)[cause]
     wanted = {r for r, (sign, _) in known.expected.items() if sign} | set(known.requires)
     # The growth of memory is a role of its own; here it is the slope of the level.
     wanted |= {r.removesuffix("_growth") for r in wanted}

@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
+from rca import catalogue
 from rca.case import Case
-from rca.catalogue import Cause, load
+from rca.catalogue import Cause
 from rca.errors import JudgeError
 from rca.judge import grounding, panel, replay
 from rca.judge.budget import Price, Purse
@@ -44,7 +44,6 @@ class Ask:
         max_tokens: Tokens of all questions and answers together; None for no limit.
         max_cost: Money for all of them together; needs `prices`.
         timeout_s: Wall time for all of them together.
-        causes: Folder with further causes.
     """
 
     models: tuple[str, ...] = ()
@@ -54,7 +53,6 @@ class Ask:
     max_cost: float | None = None
     prices: Mapping[str, Price] = field(default_factory=dict)
     timeout_s: float = DEFAULT_TIMEOUT_S
-    causes: Path | None = None
     reply_tokens: int = REPLY_TOKENS
 
 
@@ -80,7 +78,7 @@ class LlmJudge:
         """
         deadline = time.monotonic() + self._ask.timeout_s
         rules = RulesJudge().judge(case)
-        causes = load(self._ask.causes)
+        causes = catalogue.of(case)
         models = self._ask.models or (_UNNAMED,)
         pack: Pack | None = None
         try:
@@ -113,7 +111,7 @@ class LlmJudge:
 
     def requests(self, case: Case) -> Iterator[Request]:
         """Every question as it would be sent, sample by sample."""
-        pack = self.pack(case, load(self._ask.causes))
+        pack = self.pack(case, catalogue.of(case))
         for model in self._ask.models:
             for number in range(self._ask.samples):
                 yield request(model, pack, number, self._ask.reply_tokens)

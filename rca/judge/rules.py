@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
+from rca import catalogue
 from rca.case import Case
-from rca.catalogue import load
 from rca.errors import CaseError
 from rca.judge.protocol import Verdict, shortened
 from rca.weights import settings
@@ -78,7 +78,7 @@ def _reason(case: Case, cause: str, evidence: list[str]) -> str:
             (cause, cause),
         )
     ]
-    known = load()
+    known = catalogue.of(case)
     title = "; also ".join(known[n].title if n in known else n for n in names)
     told = ", ".join(moves[:_SHORT_NAMES])
     return shortened(f"{title}: {told}" if told else title)

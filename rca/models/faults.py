@@ -71,6 +71,11 @@ _ALIASES = {
 }
 
 
+def is_known(cause: str) -> bool:
+    """Whether a cause has an entry, reproducible or not."""
+    return cause in _INCIDENTS or _ALIASES.get(cause, cause) in FAULTS
+
+
 def find(cause: str) -> Fault:
     """The entry of a cause, by id or alias.
 

@@ -68,7 +68,7 @@ def tell(case: Case) -> Story:
     service = _service(case, answer)
     return Story(
         answer=answer,
-        title=_title(answer, service),
+        title=_title(case, answer, service),
         service=service,
         lead=answer.leading,
         paragraph=_paragraph(answer, figures, symptom, service),
@@ -105,12 +105,12 @@ def _service(case: Case, answer: Answer) -> str:
     return printable(named or case.scalar(most) or "the service", 80)
 
 
-def _title(answer: Answer, service: str) -> str:
+def _title(case: Case, answer: Answer, service: str) -> str:
     given = answer.provenance.get("title")
     if given:
         return printable(given, 120)
     what = {
-        "diagnosed": wording.cause_text(answer.verdict.cause)[0],
+        "diagnosed": wording.cause_text(case, answer.verdict.cause)[0],
         "no_incident": "no incident found",
     }.get(
         answer.verdict.status,
@@ -174,7 +174,7 @@ def _mechanism(case: Case, answer: Answer, symptom: Evidence | None) -> list[Sai
         ]
     if lead is None or answer.verdict.status != "diagnosed":
         return [Said(f"{wording.movement(e)}.", (e.id,)) for e in answer.strongest(5)]
-    definition = wording.cause_text(lead.cause)[1]
+    definition = wording.cause_text(case, lead.cause)[1]
     said = [Said(definition)] if definition else []
     said += _change_told(answer, lead)
     moved = [

@@ -22,6 +22,14 @@ CREATE TABLE incident_window (
     note VARCHAR
 );
 
+-- Causes that the case was given beside those of rca.
+CREATE TABLE cause_file (
+    -- Where the file was.
+    name VARCHAR NOT NULL,
+    -- The file: TOML, as docs/extending.md describes it.
+    content VARCHAR NOT NULL
+);
+
 -- What moved, by how much, how surely.
 CREATE TABLE evidence (
     -- 'E1', 'E2', ... stable for the same input and version.
