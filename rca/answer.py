@@ -139,6 +139,7 @@ class Juror:
     cost: float | None
     dropped: int
     note: str | None
+    text_note: str | None
 
 
 @dataclass(frozen=True)

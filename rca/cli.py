@@ -14,7 +14,15 @@ from rca import __version__
 from rca.compare_command import compare
 from rca.ending import told
 from rca.fleet_command import fleet
-from rca.judge_command import JudgeOption, ModelOption, Who, judge, second_judge, unheard
+from rca.judge_command import (
+    JudgeOption,
+    ModelOption,
+    TextOption,
+    Who,
+    judge,
+    second_judge,
+    unheard,
+)
 from rca.plain import printable
 from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
@@ -121,6 +129,7 @@ def analyze(
     causes: CausesOption = None,
     who: JudgeOption = Who.rules,
     model: ModelOption = None,
+    text: TextOption = False,
     max_unpacked: Annotated[
         str,
         typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB."),
@@ -143,7 +152,7 @@ def analyze(
     from rca.quantity import parse_bytes, parse_seconds
 
     options = pipeline.Options(
-        judge=second_judge(who, model),
+        judge=second_judge(who, model, text=text),
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
         max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),

@@ -42,6 +42,13 @@ ModelOption = Annotated[
     list[str] | None, typer.Option("--model", help="Model to ask; repeat it for a panel.")
 ]
 
+TextOption = Annotated[
+    bool,
+    typer.Option(
+        "--text", help="Let a model that agrees word the postmortem's summary and lessons."
+    ),
+]
+
 
 def judge(
     case: Annotated[Path, typer.Argument(metavar="CASE", help="A case.duckdb.")],
@@ -53,6 +60,7 @@ def judge(
     samples: Annotated[
         int, typer.Option("--samples", min=1, max=50, help="Answers asked of each model.")
     ] = 5,
+    text: TextOption = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be sent, and send nothing.")
     ] = False,
@@ -84,6 +92,7 @@ def judge(
     ask = Ask(
         models=tuple(model or ()),
         samples=samples,
+        text=text,
         replay=replay.value,
         max_tokens=max_tokens,
         max_cost=max_cost,
@@ -101,13 +110,13 @@ def judge(
         raise JudgeError(problems[0])
 
 
-def second_judge(who: Who, models: list[str] | None) -> LlmJudge | None:
+def second_judge(who: Who, models: list[str] | None, *, text: bool) -> LlmJudge | None:
     """The models that `rca analyze` is to ask beside the rules; None for the rules alone."""
     if who is Who.rules:
         return None
     from rca.judge import Ask, LlmJudge
 
-    return LlmJudge(Ask(models=tuple(models or ())))
+    return LlmJudge(Ask(models=tuple(models or ()), text=text))
 
 
 def unheard(case: Case) -> list[str]:

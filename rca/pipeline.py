@@ -223,7 +223,7 @@ def judge_requests(path: Path, causes: Path | None, judge: LlmJudge) -> list[dic
 
 def _judge(case: Case, judge: Judge | None) -> None:
     """Write the rules' verdict, and after it that of another judge; fixes rest on the former."""
-    case.clear(["verdict", "judge_opinion", "judge_panel", "judge_mask"])
+    case.clear(["verdict", "judge_opinion", "judge_panel", "judge_mask", "judge_text"])
     rules = RulesJudge().judge(case)
     record(case, rules)
     if judge is not None:

@@ -196,7 +196,8 @@ def juror(said: Juror, answer: Answer) -> str:
     head = f"{name} agrees" if said.agrees else f"{name} DISAGREES: {label}"
     moved = answer.verdict.confidence < said.rules_confidence
     told = f"; confidence {confidence(said.rules_confidence)} of the rules, {confidence(answer.verdict.confidence)} with dissent"
-    return f"{head}, {count}{unread}{told if moved else ''}{left_out}"
+    text = f"; no text: {printable(said.text_note, 200)}" if said.text_note else ""
+    return f"{head}, {count}{unread}{told if moved else ''}{left_out}{text}"
 
 
 def proposal(fix: Fix) -> str:

@@ -92,17 +92,24 @@ def _wrong(claim: Claim, fact: Fact | None) -> str | None:
         return "no such evidence was shown"
     if claim.direction != fact.direction:
         return f"the row says {fact.direction}, the claim {printable(claim.direction, 20)}"
-    said = {
-        name
-        for name, form in (("up", _RISING), ("down", _FALLING), ("flat", _STEADY))
-        if form.search(claim.statement)
-    }
+    said = directions(claim.statement)
     if said and fact.direction in {"up", "down", "flat"} and fact.direction not in said:
         return f"the row says {fact.direction}, the sentence {' and '.join(sorted(said))}"
-    if _ACTIVE.search(claim.statement):
+    if is_active(claim.statement):
         return "a link, markup or a command"
     number = unfounded(claim.statement, stand_in(fact.shown))
     return f"{printable(number, 30)} does not stand in the row" if number else None
+
+
+def directions(sentence: str) -> set[str]:
+    """The directions that a sentence speaks of: 'up', 'down' or 'flat'."""
+    forms = (("up", _RISING), ("down", _FALLING), ("flat", _STEADY))
+    return {name for name, form in forms if form.search(sentence)}
+
+
+def is_active(sentence: str) -> bool:
+    """Whether a sentence holds a link, markup or a command."""
+    return _ACTIVE.search(sentence) is not None
 
 
 def _keep_ruled_out(
@@ -131,7 +138,7 @@ def _why_not_ruled_out(
     against = [f.id for f in facts if _speaks_against(f, other.cause, pack, causes)]
     if not against:
         return "nothing that was cited speaks against it", []
-    if _ACTIVE.search(other.reason):
+    if is_active(other.reason):
         return "a link, markup or a command", []
     number = unfounded(other.reason, (v for f in facts for v in stand_in(f.shown)))
     if number:
@@ -173,7 +180,7 @@ def _keep_cited(
 def _keep_reason(reason: str, pack: Pack, opinion: Opinion) -> None:
     values = [v for key in opinion.cited for v in stand_in(pack.facts[key].shown)]
     number = unfounded(reason, values)
-    if _ACTIVE.search(reason):
+    if is_active(reason):
         _strike(opinion, "reason", reason, "a link, markup or a command")
     elif number:
         _strike(opinion, "reason", reason, f"{printable(number, 30)} stands in no cited row")

@@ -6,54 +6,28 @@ A model can say so when it disagrees, and its grounded dissent lowers the confid
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from rca import catalogue
 from rca.case import Case
 from rca.catalogue import Cause
 from rca.errors import JudgeError
-from rca.judge import grounding, panel, replay
-from rca.judge.budget import Price, Purse
-from rca.judge.endpoint import Endpoint, Failed
-from rca.judge.pack import DEFAULT_TOKENS, Pack, build, tokens
+from rca.judge import grounding, panel, text
+from rca.judge.calls import DEFAULT_SAMPLES, DEFAULT_TIMEOUT_S, Ask, Calls, calls
+from rca.judge.pack import DEFAULT_TOKENS, Pack, build
 from rca.judge.panel import Member, Sample
-from rca.judge.prompt import REPLY_TOKENS, SYSTEM, Request, request
+from rca.judge.prompt import SYSTEM, Request, request
 from rca.judge.protocol import Verdict
-from rca.judge.reply import Unreadable, read
+from rca.judge.replay import Exchange
+from rca.judge.reply import Reply, Unreadable, read
 from rca.judge.rules import RulesJudge
 from rca.plain import printable
 
-DEFAULT_SAMPLES = 5
-DEFAULT_TIMEOUT_S = 120.0
 _UNNAMED = "unnamed"
 _FRAME_TOKENS = 1200
 """What fixed words and the schema take of a question, beside the evidence."""
-
-
-@dataclass(frozen=True)
-class Ask:
-    """How models are asked.
-
-    Attributes:
-        models: Names of models; each is asked `samples` times.
-        replay: 'auto' takes stored answers where there are any, 'only' never calls, 'never' always calls.
-        max_tokens: Tokens of all questions and answers together; None for no limit.
-        max_cost: Money for all of them together; needs `prices`.
-        timeout_s: Wall time for all of them together.
-    """
-
-    models: tuple[str, ...] = ()
-    samples: int = DEFAULT_SAMPLES
-    replay: str = "auto"
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    prices: Mapping[str, Price] = field(default_factory=dict)
-    timeout_s: float = DEFAULT_TIMEOUT_S
-    reply_tokens: int = REPLY_TOKENS
 
 
 class NothingToJudge(JudgeError):  # noqa: N818 - no failure
@@ -79,12 +53,16 @@ class LlmJudge:
         deadline = time.monotonic() + self._ask.timeout_s
         rules = RulesJudge().judge(case)
         causes = catalogue.of(case)
+        case.clear(["judge_text"])  # written at once, unlike what `record` writes
         models = self._ask.models or (_UNNAMED,)
         pack: Pack | None = None
         try:
             self._check()
             pack = self.pack(case, causes)
-            members = list(self._hear(case, pack, causes, deadline))
+            with calls(case, self._ask, deadline) as way:
+                members = list(self._hear(pack, causes, way))
+                if self._ask.text:
+                    text.write(pack, causes, rules, members, way)
         except JudgeError as error:
             asked = 0 if isinstance(error, NothingToJudge) else self._ask.samples
             members = [Member(m, asked, note=str(error)) for m in models]
@@ -104,17 +82,25 @@ class LlmJudge:
             )
         budget = DEFAULT_TOKENS
         if self._ask.max_tokens is not None:
-            calls = max(self._ask.samples, 1) * max(len(self._ask.models), 1)
-            room = self._ask.max_tokens // calls - self._ask.reply_tokens - _FRAME_TOKENS
+            asked = max(self._ask.samples, 1) * max(len(self._ask.models), 1)
+            room = (
+                self._ask.max_tokens // (asked + self._ask.text)
+                - self._ask.reply_tokens
+                - _FRAME_TOKENS
+            )
             budget = min(budget, room)
         return build(case, causes, budget)
 
     def requests(self, case: Case) -> Iterator[Request]:
-        """Every question as it would be sent, sample by sample."""
+        """Every question as it would be sent, sample by sample; the text by the first model, if asked for."""
         pack = self.pack(case, catalogue.of(case))
         for model in self._ask.models:
             for number in range(self._ask.samples):
                 yield request(model, pack, number, self._ask.reply_tokens)
+        rules = RulesJudge().judge(case)
+        if self._ask.text and rules.status == "diagnosed":
+            first, length = self._ask.models[0], self._ask.reply_tokens
+            yield text.ask_for(first, pack, catalogue.of(case), rules, length)
 
     def _check(self) -> None:
         if not self._ask.models:
@@ -122,100 +108,39 @@ class LlmJudge:
         if self._ask.samples < 1:
             raise JudgeError("--samples must be at least 1")
 
-    def _hear(
-        self, case: Case, pack: Pack, causes: dict[str, Cause], deadline: float
-    ) -> Iterator[Member]:
-        """Every model in turn; the purse and the deadline are shared."""
-        ask = self._ask
-        purse = Purse(ask.max_tokens, ask.max_cost, ask.prices)
-        endpoint, why = None, "some answers are not in the case, and --replay only never calls"
-        if ask.replay != "only":
-            try:
-                endpoint = Endpoint.from_environment()
-            except JudgeError as error:  # stored answers can be read all the same
-                why = str(error)
-        with endpoint or nullcontext():
-            for model in ask.models:
-                hearing = _Hearing(case, pack, causes, endpoint, why, purse, deadline, ask)
-                yield hearing.hear(model)
+    def _hear(self, pack: Pack, causes: dict[str, Cause], way: Calls) -> Iterator[Member]:
+        """Every model in turn."""
+        for model in self._ask.models:
+            yield _Hearing(pack, causes, way).hear(model)
 
 
 @dataclass
 class _Hearing:
     """All samples of one model."""
 
-    # `why_not` is said where there is no endpoint to ask.
-    case: Case
     pack: Pack
     causes: dict[str, Cause]
-    endpoint: Endpoint | None
-    why_not: str
-    purse: Purse
-    deadline: float
-    ask: Ask
+    way: Calls
 
     def hear(self, model: str) -> Member:
-        member = Member(model, self.ask.samples, dropped=self.pack.dropped)
-        for number in range(self.ask.samples):
-            question = request(model, self.pack, number, self.ask.reply_tokens)
-            known = replay.stored(self.case, question) if self.ask.replay != "never" else None
-            if known is not None:
-                member.samples.append(self._read(question, known, replayed=True))
-                continue
-            problem = self._unasked(question)
-            if problem is None:
-                exchange = self._exchange(question)
-                member.samples.append(self._read(question, exchange, replayed=False))
-                member.tokens += exchange.prompt_tokens + exchange.reply_tokens
-                if exchange.cost is not None:
-                    member.cost = (member.cost or 0.0) + exchange.cost
-                problem = exchange.problem if exchange.status == "failed" else None
-            if problem is not None:
-                member.note = problem
-                if self.endpoint is not None:
+        ask = self.way.ask
+        member = Member(model, ask.samples, dropped=self.pack.dropped)
+        for number in range(ask.samples):
+            question = request(model, self.pack, number, ask.reply_tokens)
+            heard = self.way.hear(question)
+            if heard.exchange is not None:
+                sample = self._read(question, heard.exchange, replayed=heard.replayed)
+                member.samples.append(sample)
+                if not heard.replayed:
+                    member.book(heard.exchange)
+            if heard.problem is not None:
+                member.note = heard.problem
+                if self.way.endpoint is not None:
                     break
         member.note = member.note or _told(member)
         return member
 
-    def _unasked(self, question: Request) -> str | None:
-        """Why a question is not to be sent; None when it is."""
-        if self.endpoint is None:
-            return self.why_not
-        if time.monotonic() >= self.deadline:
-            return f"the time of {self.ask.timeout_s:g} s was used up before all samples"
-        size = tokens(json.dumps(question.body))
-        return self.purse.refuses(question.model, size, self.ask.reply_tokens)
-
-    def _exchange(self, question: Request) -> replay.Exchange:
-        """Ask, book what it took, keep it in the case."""
-        assert self.endpoint is not None  # noqa: S101 - the caller checked
-        text = problem = None
-        body, dur_ns = question.body, 0
-        counted: tuple[int | None, int | None] = (None, None)
-        status, started = "answered", time.monotonic_ns()
-        try:
-            answer = self.endpoint.ask(question.body, self.deadline)
-            text, problem, body, dur_ns = (
-                answer.text,
-                answer.problem,
-                answer.body,
-                answer.dur_ns,
-            )
-            counted = (answer.prompt_tokens, answer.reply_tokens)
-            status = "answered" if problem is None else "unreadable"
-        except Failed as error:
-            status, problem, dur_ns = "failed", str(error), time.monotonic_ns() - started
-        used = (0, 0) if status == "failed" else _used(question, text, counted)
-        cost = self.purse.spend(question.model, *used)
-        parameters, prompt = replay.parts(body)
-        exchange = replay.Exchange(
-            question.hash, question.model, self.endpoint.address, parameters, prompt, text, status,
-            problem, *used, None in counted, cost, dur_ns,
-        )  # fmt: skip
-        replay.store(self.case, exchange)
-        return exchange
-
-    def _read(self, question: Request, exchange: replay.Exchange, *, replayed: bool) -> Sample:
+    def _read(self, question: Request, exchange: Exchange, *, replayed: bool) -> Sample:
         """The opinion in an exchange, held against the evidence."""
         sample = Sample(
             question.model, question.sample, "unscored", hash=exchange.hash, replayed=replayed
@@ -225,22 +150,10 @@ class _Hearing:
         if exchange.status == "unreadable" or exchange.reply is None:
             return replace(sample, note=exchange.problem or "an empty answer")
         try:
-            opinion = grounding.check(read(exchange.reply), self.pack, self.causes)
+            opinion = grounding.check(read(exchange.reply, Reply), self.pack, self.causes)
         except Unreadable as error:
             return replace(sample, note=printable(error, 200))
         return replace(sample, status=opinion.status, opinion=opinion)
-
-
-def _used(
-    question: Request, text: str | None, counted: tuple[int | None, int | None]
-) -> tuple[int, int]:
-    """Tokens of question and answer: as counted, else estimated."""
-    prompt, reply = counted
-    sent = tokens(json.dumps(question.body["messages"]))
-    return (
-        sent if prompt is None else prompt,
-        tokens(text or "") if reply is None else reply,
-    )
 
 
 def _told(member: Member) -> str | None:

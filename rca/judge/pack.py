@@ -42,15 +42,19 @@ class Pack:
             "candidates": [self._shown(c) for c in order],
             **self.context,
         }
-        body = ",\n".join(f"{json.dumps(k)}: {_section(v)}" for k, v in sections.items())
-        # What is shown can never close the tags around it.
-        return f"{{\n{body}\n}}".replace("<", "\\u003c").replace(">", "\\u003e")
+        return laid_out(sections)
 
     def _shown(self, candidate: Candidate) -> dict[str, Any]:
         return candidate.shown | {
             "evidence_for": [e for e in candidate.supports if e in self.facts],
             "evidence_against": [e for e in candidate.contradicts if e in self.facts],
         }
+
+
+def laid_out(sections: dict[str, Any]) -> str:
+    """Sections as JSON, one row a line; nothing in them can close the tags around it."""
+    body = ",\n".join(f"{json.dumps(k)}: {_section(v)}" for k, v in sections.items())
+    return f"{{\n{body}\n}}".replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def tokens(text: str) -> int:

@@ -15,6 +15,7 @@ from rca.judge.grounding import Opinion
 from rca.judge.prompt import UNKNOWN
 from rca.judge.protocol import Verdict
 from rca.judge.redaction import Masker
+from rca.judge.replay import Exchange
 
 DISSENT = 0.5
 """What full, grounded dissent leaves of the confidence. Set by judgement, not by measurement."""
@@ -44,6 +45,13 @@ class Member:
     cost: float | None = None
     dropped: int = 0
     note: str | None = None
+    text_note: str | None = None
+
+    def book(self, exchange: Exchange) -> None:
+        """Count what a call took."""
+        self.tokens += exchange.prompt_tokens + exchange.reply_tokens
+        if exchange.cost is not None:
+            self.cost = (self.cost or 0.0) + exchange.cost
 
     @property
     def scored(self) -> list[Opinion]:
@@ -141,4 +149,5 @@ def _member(member: Member, rules: Verdict) -> dict[str, Any]:
         "dissent": None if share is None else 1.0 - share,
         "rules_confidence": rules.confidence, "tokens": member.tokens, "cost": member.cost,
         "dropped": member.dropped, "note": member.note,
+        "text_note": member.text_note,
     }  # fmt: skip

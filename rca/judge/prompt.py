@@ -62,7 +62,23 @@ def request(model: str, pack: Pack, sample: int, reply_tokens: int = REPLY_TOKEN
     Raises:
         JudgeError: Something that looks like a secret is in it; it is not sent.
     """
-    shown = pack.text(sample)
+    form = schema(pack.candidates)
+    return question(model, SYSTEM, pack.text(sample), ("judgement", form), sample, reply_tokens)
+
+
+def question(
+    model: str,
+    system: str,
+    shown: str,
+    form: tuple[str, dict[str, Any]],
+    sample: int,
+    reply_tokens: int,
+) -> Request:
+    """A question about what is shown; `form` is the name and the JSON schema of the answer.
+
+    Raises:
+        JudgeError: Something that looks like a secret is in it; it is not sent.
+    """
     found = leaks(shown)
     if found:
         raise JudgeError(
@@ -72,7 +88,7 @@ def request(model: str, pack: Pack, sample: int, reply_tokens: int = REPLY_TOKEN
     body = {
         "model": model,
         "messages": [
-            {"role": "system", "content": SYSTEM},
+            {"role": "system", "content": system},
             {"role": "user", "content": f"<case>\n{shown}\n</case>"},
         ],
         "temperature": 0,
@@ -81,7 +97,7 @@ def request(model: str, pack: Pack, sample: int, reply_tokens: int = REPLY_TOKEN
         "max_tokens": reply_tokens,
         "response_format": {
             "type": "json_schema",
-            "json_schema": {"name": "judgement", "strict": True, "schema": schema(pack.candidates)},
+            "json_schema": {"name": form[0], "strict": True, "schema": form[1]},
         },
     }  # fmt: skip
     return Request(model, sample, body)
@@ -91,19 +107,20 @@ def schema(causes: Iterable[str]) -> dict[str, Any]:
     """The form of an answer: the rationale comes before the label, nothing may be added."""
     text, names = {"type": "string"}, sorted(causes)
     directions = {"type": "string", "enum": ["up", "down", "flat", "new", "gone", "event"]}
-    return _object(
-        claims=_array(_object(evidence=text, direction=directions, statement=text)),
-        ruled_out=_array(_object(cause={"type": "string", "enum": names or [UNKNOWN]},
-                                 evidence=_array(text), reason=text)),
-        missing=_array(text),
+    return object_of(
+        claims=array_of(object_of(evidence=text, direction=directions, statement=text)),
+        ruled_out=array_of(object_of(cause={"type": "string", "enum": names or [UNKNOWN]},
+                                 evidence=array_of(text), reason=text)),
+        missing=array_of(text),
         **{"class": {"type": "string", "enum": list(CLASSES)}},
         cause={"type": "string", "enum": [*names, UNKNOWN]},
-        cited=_array(text),
+        cited=array_of(text),
         reason=text,
     )  # fmt: skip
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def object_of(**properties: Any) -> dict[str, Any]:
+    """The schema of an object with these properties and no others."""
     return {
         "type": "object",
         "properties": properties,
@@ -112,5 +129,6 @@ def _object(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _array(items: dict[str, Any]) -> dict[str, Any]:
+def array_of(items: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a list."""
     return {"type": "array", "items": items}

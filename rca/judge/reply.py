@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -46,8 +46,25 @@ class Reply(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: _Text
 
 
-def read(text: str) -> Reply:
-    """The judgement in an answer; a fence around it or a thought before it is passed over.
+class Sentence(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A sentence of a postmortem and the ids of what it rests on."""
+
+    text: _Text
+    evidence: Annotated[list[_Id], msgspec.Meta(max_length=_MOST)]
+
+
+class Text(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Sentences for a postmortem as a model gives them; nothing in them is checked yet."""
+
+    summary: Annotated[list[Sentence], msgspec.Meta(max_length=_MOST)]
+    lessons: Annotated[list[Sentence], msgspec.Meta(max_length=_MOST)]
+
+
+_T = TypeVar("_T")
+
+
+def read(text: str, form: type[_T]) -> _T:
+    """What stands in an answer, in the form that was asked for; a fence around it or a thought before it is passed over.
 
     Raises:
         Unreadable: Anything else than one JSON object of the agreed form.
@@ -55,7 +72,7 @@ def read(text: str) -> Reply:
     bare = _THOUGHT.sub("", text, count=1).strip()
     fenced = _FENCED.fullmatch(bare)
     try:
-        return msgspec.json.decode(fenced.group(1) if fenced else bare, type=Reply)
+        return msgspec.json.decode(fenced.group(1) if fenced else bare, type=form)
     except msgspec.ValidationError as error:
         raise Unreadable(f"JSON of another form: {error}") from error
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

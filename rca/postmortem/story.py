@@ -23,6 +23,8 @@ from rca.postmortem.jury import jurors_of
 from rca.postmortem.links import Link, links_of
 from rca.postmortem.section import Section
 from rca.postmortem.sections import tell as tell_sections
+from rca.postmortem.written import Written
+from rca.postmortem.written import read as read_written
 
 _CONTRIBUTES = 0.1
 _NAMED = 0.01
@@ -39,6 +41,7 @@ class Story:
     service: str
     lead: Hypothesis | None
     paragraph: list[Said]
+    written: Written
     cause: Said
     severity: Severity
     figures: list[Figure]
@@ -71,6 +74,7 @@ def tell(case: Case) -> Story:
         title=_title(case, answer, service),
         service=service,
         lead=answer.leading,
+        written=read_written(case),
         paragraph=_paragraph(answer, figures, symptom, service),
         cause=_cause(answer),
         severity=severity,

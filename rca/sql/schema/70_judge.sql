@@ -87,7 +87,25 @@ CREATE TABLE judge_panel (
     -- Rows of evidence that did not fit in the question.
     dropped INTEGER NOT NULL,
     -- What went wrong, or was left out, in one line; NULL when nothing did.
-    note VARCHAR
+    note VARCHAR,
+    -- Why there is no text of this model though it was asked for one; NULL otherwise.
+    text_note VARCHAR
+);
+
+-- Sentences for the postmortem that a model wrote from the verdict, those that hold and those that were struck.
+CREATE TABLE judge_text (
+    -- Model that wrote it.
+    model VARCHAR NOT NULL,
+    -- 'summary' or 'lessons'.
+    part VARCHAR NOT NULL,
+    -- Place in its part, counted from 0.
+    place INTEGER NOT NULL,
+    -- The sentence, names restored.
+    text VARCHAR NOT NULL,
+    -- Ids of evidence that it rests on, a JSON array.
+    evidence JSON NOT NULL,
+    -- Why it was struck; NULL for a sentence that holds.
+    why VARCHAR
 );
 
 -- Names that were masked before anything was sent. Stays on this machine.
