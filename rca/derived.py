@@ -335,7 +335,7 @@ def _says(seen: Seen, name: str, text: str) -> bool:
 
 
 def _words(text: str) -> set[str]:
-    found = re.findall(r"[\w.]+", text.replace("-", "_").lower())
+    found = [w.strip("_") for w in re.findall(r"[\w.]+", text.replace("-", "_").lower())]
     return {w.removeprefix("v") if re.match(r"v\d", w) else w for w in found} or {text}
 
 

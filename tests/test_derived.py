@@ -187,6 +187,17 @@ def test_what_is_recorded_is_not_said_again(case: Case) -> None:
     assert len(derived(case)) == 1
 
 
+def test_an_option_that_is_new_and_recorded_as_a_flag_is_not_said_again(case: Case) -> None:
+    old, new = add_source(case, "config", "baseline"), add_source(case, "config")
+    add_config(case, old, "Deployment/llm-engine", max_num_seqs="16")
+    add_config(case, new, "Deployment/llm-engine", max_num_seqs="16", middleware="audit.Scan")
+    add_series(case, add_source(case, "metrics"), "up", POD, every(0, 60))
+    assert len(derived(case)) == 1
+    add_change(case, add_source(case, "change"), "c1", 30, "config", "deployment/llm-engine",
+               "--middleware=", "--middleware=audit.Scan")  # fmt: skip
+    assert derived(case) == []
+
+
 def test_ids_are_stable_and_rows_are_written_once(case: Case) -> None:
     metrics = add_source(case, "metrics")
     add_series(
