@@ -196,6 +196,112 @@ vllm serve meta-llama/Llama-3.1-70B-Instruct \\
 """
 _ENV = 'MODEL_ID=/data/llama\nMAX_BATCH_SIZE="2"\nMAX_WAIT_MS=500\n# MAX_WAIT_MS=50\nLOG_LEVEL=debug\n'
 _JSON = '{\n  "model": "llama",\n  "max_num_seqs": 16,\n  "gpu_memory_utilization": 0.6,\n  "enforce_eager": true\n}\n'
+_KSERVE = """\
+apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata:
+  name: chat-llama
+spec:
+  predictor:
+    minReplicas: 1
+    model:
+      modelFormat: {name: huggingface}
+      args:
+        - --model_name=chat-llama
+        - --max-model-len=8192
+        - --max-num-seqs=12
+      storageUri: pvc://models/llama
+      resources:
+        limits: {nvidia.com/gpu: "1"}
+"""
+_LEADER_WORKER = """\
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata:
+  name: vllm-405b
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 2
+    leaderTemplate:
+      spec:
+        containers:
+          - name: vllm-leader
+            image: vllm/vllm-openai:v0.10.0
+            command: [sh, -c, "vllm serve /m --tensor-parallel-size 8 --gpu-memory-utilization 0.55"]
+    workerTemplate:
+      spec:
+        containers:
+          - name: vllm-worker
+            image: vllm/vllm-openai:v0.10.0
+"""
+_RAY_SERVE = """\
+# serve deploy serve_config.yaml
+applications:
+  - name: llm
+    route_prefix: /
+    import_path: ray.serve.llm:build_openai_app
+    args:
+      llm_configs:
+        - model_loading_config:
+            model_id: qwen
+          engine_kwargs:
+            tensor_parallel_size: 2
+            max_num_seqs: 8        # halved for the demo
+            enable_chunked_prefill: false
+          deployment_config:
+            max_ongoing_requests: 64
+"""
+_STACK = """\
+servingEngineSpec:
+  runtimeClassName: ""
+  modelSpec:
+    - name: "llama3"
+      repository: "vllm/vllm-openai"
+      tag: "v0.10.0"
+      replicaCount: 2
+      vllmConfig:
+        enableChunkedPrefill: false
+        maxModelLen: 16384
+        extraArgs: ["--max-num-batched-tokens", "1024", "--gpu-memory-utilization", "0.9"]
+      lmcacheConfig:
+        enabled: true
+        cpuOffloadingBufferSize: "30"
+"""
+_UNIT = """\
+[Unit]
+Description=vLLM chat
+After=network-online.target
+
+[Service]
+User=vllm
+Environment=OMP_NUM_THREADS=96
+EnvironmentFile=-/etc/vllm/chat.env
+ExecStart=/opt/vllm/bin/vllm serve /models/llama \\
+    --port 8000 \\
+    --max-num-batched-tokens 512
+Restart=on-failure
+
+[Install]
+WantedBy=multi-user.target
+"""
+_DOCKER_RUN = """\
+set -euo pipefail
+docker run --rm --gpus all --shm-size 1g -p 8000:8000 \\
+  -e VLLM_LOGGING_LEVEL=DEBUG -e OMP_NUM_THREADS=48 \\
+  vllm/vllm-openai:v0.10.0 --model /models/qwen --max-num-seqs 4
+"""
+_TRT_LLM = """\
+# trtllm-serve MODEL --extra_llm_api_options extra.yaml
+kv_cache_config:
+  free_gpu_memory_fraction: 0.35
+  enable_block_reuse: true
+enable_chunked_prefill: false
+max_batch_size: 64
+cuda_graph_config:
+  max_batch_size: 4
+  enable_padding: true
+"""
 
 CONFIGS = {
     "kubernetes list of flags": Config(
@@ -300,5 +406,39 @@ CONFIGS = {
     ),
     "flag added to a shell command": Config(
         "start.sh", _SHELL.split("\n", 1)[1], "", "max_num_seqs", None, "64", "--max-num-seqs=64 ",
+    ),
+    "flag of a KServe service": Config(
+        "isvc.yaml", _KSERVE, "inferenceservice/chat-llama", "max_num_seqs", "12", "64", "- --max-num-seqs=64\n",
+    ),
+    "command of a LeaderWorkerSet": Config(
+        "lws.yaml", _LEADER_WORKER, "leaderworkerset/vllm-405b", "gpu_memory_utilization", "0.55",
+        "0.9", '--gpu-memory-utilization 0.9"]',
+    ),
+    "engine of Ray Serve": Config(
+        "serve_config.yaml", _RAY_SERVE, "", "max_num_seqs", "8", "64", "max_num_seqs: 64        # halved",
+    ),
+    "arguments in the values of a chart": Config(
+        "values.yaml", _STACK, "", "max_num_batched_tokens", "1024", "8192", '"--max-num-batched-tokens", "8192"',
+    ),
+    "engine in the values of a chart": Config(
+        "values.yaml", _STACK, "", "max_model_len", "16384", "8192", "maxModelLen: 8192\n",
+    ),
+    "unit of systemd": Config(
+        "vllm.service", _UNIT, "", "max_num_batched_tokens", "512", "8192", "--max-num-batched-tokens 8192\n",
+    ),
+    "environment in a unit of systemd": Config(
+        "vllm.service", _UNIT, "", "omp_num_threads", "96", "12", "Environment=OMP_NUM_THREADS=12\n",
+    ),
+    "docker run": Config(
+        "run.sh", _DOCKER_RUN, "", "max_num_seqs", "4", "64", "--max-num-seqs 64\n",
+    ),
+    "environment of docker run": Config(
+        "run.sh", _DOCKER_RUN, "", "omp_num_threads", "48", "8", "-e OMP_NUM_THREADS=8 ",
+    ),
+    "options of TensorRT-LLM": Config(
+        "extra.yaml", _TRT_LLM, "", "kv_cache_config.free_gpu_memory_fraction", "0.35", "0.85", "free_gpu_memory_fraction: 0.85\n",
+    ),
+    "one of two that are called alike": Config(
+        "extra.yaml", _TRT_LLM, "", "cuda_graph_config.max_batch_size", "4", "64", "cuda_graph_config:\n  max_batch_size: 64\n",
     ),
 }  # fmt: skip

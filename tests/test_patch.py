@@ -21,7 +21,7 @@ NAMED = pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
 def form_of(config: Config) -> str:
     if config.path.endswith(".pbtxt"):
         return "triton_config"
-    return "config_text" if config.path.endswith((".sh", ".env")) else "config_yaml"
+    return "config_text" if config.path.endswith((".sh", ".env", ".service")) else "config_yaml"
 
 
 def change(config: Config) -> str | None:

@@ -153,8 +153,8 @@ def _first_added(
 
 
 def _named(key: str) -> str:
-    """The key as it may be written: its last part, with '-' or '_'."""
-    return re.escape(key.rsplit(".", 1)[-1]).replace("_", "[-_]")
+    """The key as it may be written: its last part, with '-' or '_', or in camel case."""
+    return re.escape(key.rsplit(".", 1)[-1]).replace("_", "[-_]?")
 
 
 def _places(text: str, key: str) -> Iterator[re.Match[str]]:

@@ -12,6 +12,9 @@ import pyarrow as pa
 from rca.parsers.format import Sink
 
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*(=.*)?", re.DOTALL)
+_ENVIRONMENT = ("-e", "--env")
+ASSIGNED = re.compile(r"([A-Za-z_][A-Za-z0-9_.]*)=(.*)", re.DOTALL)
+"""A variable and its value, as one word."""
 _SECRET = re.compile(
     r"(?i)(secret|passw(or)?d|api[_-]?key|credential|private[_-]?key"
     r"|(^|[_-])(hf|hub|auth|access|bearer|api|refresh|session)[_-]?token)"
@@ -27,7 +30,7 @@ def key_of(flag: str) -> str:
 
 
 def flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Settings among the words of a command line: --a=b, --a b, and --a alone as 'true'."""
+    """Settings among the words of a command line: --a=b, --a b, --a alone as 'true', and -e A=b."""
     index = 0
     while index < len(words):
         word = words[index]
@@ -36,6 +39,10 @@ def flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         name, equals, value = word.partition("=")
         taken: list[str] = []
+        if word in _ENVIRONMENT and index < len(words) and (found := ASSIGNED.fullmatch(words[index])):
+            index += 1
+            yield found[1], found[2]
+            continue
         if equals:
             taken = [value]
         else:

@@ -1,4 +1,4 @@
-"""Configuration as plain text: environment files, command lines, lists of flags."""
+"""Configuration as plain text: environment files, command lines, lists of flags, units of systemd."""
 
 from __future__ import annotations
 
@@ -8,21 +8,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rca.errors import ParseError
-from rca.parsers.config_rows import ConfigRows, flags, words_of
+from rca.parsers.config_rows import ASSIGNED, ConfigRows, flags, words_of
 from rca.parsers.config_yaml import subject_of
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.stream import read_all
 
 _LIMIT_BYTES = 16_000_000
 _PAIR = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.]*)\s*=\s*(.*)")
+_EXECUTED = re.compile(r"Exec(?:Start|StartPre|StartPost|Reload)")
 _FLAG_LINE = re.compile(r"--[A-Za-z][\w.-]*(?:[= ].*)?\\?")
+_SECTION = re.compile(r"\[[A-Z][A-Za-z-]*\]")
+_SHELL_OPTIONS = re.compile(r"set [-+][a-z]+\b.*")
 _COMMAND = re.compile(r"(?:\S+ ){1,12}?--[a-z][\w-]*[= ]")
 
 
 def _lines(text: str) -> list[str]:
     joined = text.replace("\\\r\n", " ").replace("\\\n", " ")
     stripped = (line.strip() for line in joined.splitlines())
-    return [line for line in stripped if line and not line.startswith("#")]
+    return [x for x in stripped if x and x[0] not in "#;" and not _SHELL_OPTIONS.fullmatch(x)]
 
 
 def settings(text: str) -> Iterator[tuple[str, str]]:
@@ -30,9 +33,14 @@ def settings(text: str) -> Iterator[tuple[str, str]]:
     words: list[str] = []
     for line in _lines(text):
         pair = _PAIR.fullmatch(line)
-        if pair and not line.startswith("-"):
+        if pair and _EXECUTED.fullmatch(pair[1]):
+            words += words_of(pair[2])
+        elif pair and pair[1] == "Environment":  # of a unit: one or more variables
+            found = (ASSIGNED.fullmatch(w) for w in words_of(pair[2]))
+            yield from ((f[1], f[2]) for f in found if f)
+        elif pair and not line.startswith("-"):
             yield pair[1], _unquoted(pair[2])
-        else:
+        elif not _SECTION.fullmatch(line):
             words += words_of(line)
     yield from flags(words)
 
@@ -49,7 +57,8 @@ def _is_known(lines: list[str]) -> bool:
     """Whether every line is a setting, or the whole is a command with flags."""
     if not lines:
         return False
-    known = [bool(_PAIR.fullmatch(x) or _FLAG_LINE.fullmatch(x)) for x in lines]
+    forms = (_PAIR, _FLAG_LINE, _SECTION)
+    known = [any(form.fullmatch(x) for form in forms) for x in lines]
     if all(known):
         return True
     commands = [
@@ -73,9 +82,9 @@ def _read(path: Path, sink: Sink) -> None:
 
 def _recognise(head: Head) -> bool:
     text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
-    return (
-        "\x00" not in text and text.lstrip()[:1] not in "{[" and _is_known(_lines(text)[:500])
-    )
+    lines = _lines(text)[:500]
+    is_json = lines[:1] and lines[0][0] in "{[" and not _SECTION.fullmatch(lines[0])
+    return "\x00" not in text and not is_json and _is_known(lines)
 
 
 FORMAT = Format("config_text", "config", _recognise, _read)

@@ -22,6 +22,8 @@ _SETTING = re.compile(
     r"|image|port|host|seed|tokenizer|quantization|cache|gpu|tp|pp|dp|backend|policy|threshold)(_|-|$)"
 )
 _KEY = re.compile(r"[A-Za-z_.-][\w./-]*")
+_ENGINE = re.compile(r"(.*\b(?:engine_kwargs|engine_args|vllmConfig)\.)([\w.]+)")
+"""Where Ray Serve and charts keep the arguments of an engine."""
 _NOT_SETTINGS = ("metadata", "status", "kind", "apiVersion")
 
 
@@ -76,7 +78,10 @@ def _inner(node: yaml.Node) -> list[yaml.Node]:
 
 
 def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Leaves of nested settings, keys joined by dots; a list of plain values is one leaf."""
+    """Leaves of nested settings, keys joined by dots; a list of plain values is one leaf.
+
+    The flags in a list of arguments are settings of their own, called as they are on a command line.
+    """
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from flat(inner, f"{prefix}.{key}" if prefix else str(key))
@@ -84,6 +89,8 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
         for index, inner in enumerate(value):
             name = mapping(inner).get("name", index)
             yield from flat(inner, f"{prefix}.{name}" if prefix else str(name))
+    elif isinstance(value, list) and any(str(v).startswith("--") for v in value):
+        yield from flags(words_of(value))
     elif isinstance(value, list):
         yield prefix, ",".join(str(v) for v in value)
     else:
@@ -93,8 +100,8 @@ def flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _kubernetes(document: dict[str, Any], rows: ConfigRows) -> None:
     name = mapping(document.get("metadata")).get("name", "")
     subject = f"{document['kind']}/{name}" if name else str(document["kind"])
-    pod = _pod(document)
-    if pod is None:
+    pods = _pods(document)
+    if not pods:
         grouped = ("spec", "data", *_NOT_SETTINGS)
         settings = {k: v for k, v in document.items() if k not in grouped}
         settings |= mapping(document.get("spec")) | mapping(document.get("data"))
@@ -105,25 +112,25 @@ def _kubernetes(document: dict[str, Any], rows: ConfigRows) -> None:
         if key in spec:
             rows.add(subject, key, spec[key])
     for key, value in flat(
-        {k: v for k, v in pod.items() if k not in ("containers", "initContainers")}
+        {k: v for k, v in pods[0].items() if k not in ("containers", "initContainers")}
     ):
         rows.add(subject, key, value)
-    containers = [c for c in pod.get("containers") or () if isinstance(c, dict)]
+    containers = [c for p in pods for c in p["containers"] if isinstance(c, dict)]
     for container in containers:
-        one = len(containers) == 1 or container is containers[0]
+        one = container is containers[0]
         _container(container, subject if one else f"{subject}/{container.get('name')}", rows)
 
 
-def _pod(document: dict[str, Any]) -> dict[str, Any] | None:
-    """The pod's spec, wherever the kind of object has it."""
-    spec = mapping(document.get("spec"))
-    for path in (("template", "spec"), ("jobTemplate", "spec", "template", "spec"), ()):
-        inner: dict[str, Any] = spec
-        for key in path:
-            inner = mapping(inner.get(key))
+def _pods(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """The specs of pods, wherever the kind of object has them; the leader's before the workers'."""
+    found, waiting = [], [mapping(document.get("spec"))]
+    while waiting:
+        inner = waiting.pop(0)
         if isinstance(inner.get("containers"), list):
-            return inner
-    return None
+            found.append(inner)
+        else:
+            waiting += [v for v in inner.values() if isinstance(v, dict)]
+    return found
 
 
 def _container(container: dict[str, Any], subject: str, rows: ConfigRows) -> None:
@@ -178,8 +185,18 @@ def add_documents(documents: list[Any], path: Path, rows: ConfigRows) -> None:
         elif isinstance(document, list) and all(isinstance(w, str) for w in document):
             rows.add_all(subject_of(path), flags(words_of(document)))
         elif isinstance(document, dict | list):
-            for key, value in flat(document):
-                rows.add(subject_of(path), key.lstrip("-").replace("-", "_"), value)
+            pairs = [(k.lstrip("-").replace("-", "_"), v) for k, v in flat(document)]
+            rows.add_all(subject_of(path), _as_the_engine_calls_them(pairs))
+
+
+def _as_the_engine_calls_them(pairs: list[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Settings of an engine under the engine's own names, where a file configures one engine."""
+    groups = {_ENGINE.sub(r"\g<1>", key) for key, _ in pairs if _ENGINE.match(key)}
+    for key, value in pairs:
+        found = _ENGINE.match(key)
+        if found and len(groups) == 1:
+            key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found[2]).lower()
+        yield key, value
 
 
 def subject_of(path: Path) -> str:
