@@ -262,13 +262,10 @@ def _cluster(wanted: Request) -> Iterator[Step]:
     deployment = quote(f"deployment/{wanted.service}")
     pods, incident = quote(wanted.pods), wanted.spans[0]
     yield Step(
-        "Changes: one line for each ReplicaSet that is kept, that is for each revision",
-        "one request; a rollback reuses an old ReplicaSet and does not show: add it by hand",
-        "names of images",
-        (
-            f"save changes.jsonl {kubectl} get replicasets -l {pods} -o go-template={quote(_CHANGES)}",
-            f"{kubectl} rollout history {deployment} >&2 || failed=1",
-        ),
+        "Changes: the revisions of the workload that are kept",
+        "one request; a rollback reuses an old revision, and its time does not show: add it to changes.jsonl",
+        "environment variables and arguments, with secrets if they are written there in plain",
+        (f"save revisions.json {kubectl} get replicasets -l {pods} -o json",),
     )
     yield Step(
         "Configuration in force; put the manifest of before, from Git, into baseline/config/",
@@ -303,15 +300,6 @@ def _cluster(wanted: Request) -> Iterator[Step]:
     )  # fmt: skip
 
 
-_CHANGES = (
-    '{{range .items}}{"id":{{printf "%q" .metadata.name}},'
-    '"time":{{printf "%q" .metadata.creationTimestamp}},"kind":"deploy",'
-    '"subject":{{range .metadata.ownerReferences}}{{printf "deployment/%s" .name | printf "%q"}}'
-    '{{else}}"deployment"{{end}},"after":{{range $i, $c := .spec.template.spec.containers}}{{if not $i}}'
-    '{{printf "%q" $c.image}}{{end}}{{end}}}{{"\\n"}}{{end}}'
-)
-
-
 def _iso(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
@@ -320,7 +308,7 @@ _HEAD = """\
 #!/bin/sh
 # Collects the recordings of an incident of {service} into {out}/.
 # Written by rca collect; read it before you run it. It only reads: from Prometheus and Jaeger with
-# curl (logins come from ~/.netrc), from the cluster with kubectl get, logs and rollout history.
+# curl (logins come from ~/.netrc), from the cluster with kubectl get and logs.
 {spans}
 set -u
 umask 077

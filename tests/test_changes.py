@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from revisions_builder import Rollout, controller_revisions, replica_sets
 
 from rca.case import Case
 from rca.errors import BundleError
@@ -171,3 +172,62 @@ def test_kubernetes_events(tmp_path: Path, read_files: Read) -> None:
         ("warning", "Unhealthy: Readiness probe failed")
     ]
     assert case.scalar("SELECT count(*) FROM config") == 0
+
+
+_ROLLOUTS: list[Rollout] = [
+    (5, "2026-01-31T02:00:00Z", "vllm:0.9", ["--max-num-seqs=64", "--api-key=s3cret"]),
+    (4, "2026-01-31T01:00:00Z", "vllm:0.8", ["--max-num-seqs=64"]),
+    (7, "2026-01-31T04:00:00Z", "vllm:0.9", ["--max-num-seqs", "8", "--api-key=s3cret"]),
+    (8, "2026-01-31T05:00:00Z", "vllm:0.9", ["--max-num-seqs", "8", "--api-key=s3cret"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("made", "kind"), [(replica_sets, "deployment"), (controller_revisions, "statefulset")]
+)
+def test_revisions_are_changes_against_the_one_before(
+    made: Callable[..., object], kind: str, tmp_path: Path, read_files: Read
+) -> None:
+    path = tmp_path / "revisions.json"
+    path.write_text(json.dumps(made("vllm", _ROLLOUTS), indent=4))
+    case = read_files(path)
+    assert case.rows("SELECT format, kind, status FROM source") == [
+        ("k8s_revisions", "change", "ok")
+    ]
+    rows = case.rows(
+        "SELECT id, kind, subject, before, after, details->>'revision', details->>'previous_revision' "
+        "FROM change ORDER BY ts_ns"
+    )
+    of = f"{kind}/vllm"
+    assert rows == [
+        ("vllm-0004", "deploy", of, None, "image: vllm:0.8", "4", None),
+        ("vllm-0005", "deploy", of, "image: vllm:0.8", "image: vllm:0.9, api_key: <hidden>", "5", "4"),
+        ("vllm-0007", "config", of, "max_num_seqs: 64", "max_num_seqs: 8", "7", "5"),
+        ("vllm-0008", "restart", of, None, None, "8", "7"),
+    ]  # fmt: skip
+
+
+def test_a_revision_that_was_rolled_back_to_is_said(tmp_path: Path, read_files: Read) -> None:
+    rollouts = [
+        (9, "2026-01-31T01:00:00Z", "vllm:0.8", []),
+        (8, "2026-01-31T02:00:00Z", "vllm:0.9", []),
+    ]
+    path = tmp_path / "revisions.json"
+    path.write_text(json.dumps(replica_sets("vllm", rollouts)))
+    case = read_files(path)
+    assert case.rows("SELECT details->>'previous_revision' FROM change") == [(None,), (None,)]
+    assert case.rows("SELECT code, example FROM ingest_note WHERE level = 'warning'") == [
+        ("rolled_back", "deployment/llm/vllm revision 9")
+    ]
+
+
+def test_replica_sets_without_an_owner_are_no_revisions(
+    tmp_path: Path, read_files: Read
+) -> None:
+    listed = replica_sets("vllm", _ROLLOUTS)
+    for item in listed["items"]:
+        del item["metadata"]["ownerReferences"]
+    path = tmp_path / "revisions.json"
+    path.write_text(json.dumps(listed))
+    with pytest.raises(BundleError, match="holds no revision of a workload"):
+        read_files(path)

@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from revisions_builder import replica_sets
 
 from rca import collect, pipeline, roles
 from rca.errors import RcaError
@@ -26,8 +27,7 @@ START_S = 1_769_824_800
 _KUBECTL = """#!/bin/sh
 printf '%s\\n' "$*" >> "$CALLS"
 case "$*" in
-  *"get replicasets"*) echo '{"id":"vllm-1","time":"2026-01-31T02:01:00Z","kind":"deploy","subject":"deployment/vllm","after":"vllm:0.9"}' ;;
-  *"rollout history"*) echo "REVISION  CHANGE-CAUSE" ;;
+  *"get replicasets"*) printf '%s' "$REVISIONS" ;;
   *"-o yaml"*) printf 'apiVersion: apps/v1\\nkind: Deployment\\nmetadata:\\n  name: vllm\\nspec:\\n  template:\\n    spec:\\n      containers:\\n      - name: vllm\\n        args: [--max-num-seqs=8]\\n' ;;
   *"get events"*) exit 1 ;;
   *"get pods"*) echo pod/vllm-a ;;
@@ -35,6 +35,12 @@ case "$*" in
   *logs*) echo "2026-01-31T02:05:00.000000000Z WARNING queue is full"; echo "2026-01-31T02:45:00.000000000Z INFO later" ;;
 esac
 """  # fmt: skip
+
+
+_ROLLOUTS = [
+    (4, "2026-01-31T01:01:00Z", "vllm:0.8", ["--max-num-seqs=64"]),
+    (5, "2026-01-31T02:01:00Z", "vllm:0.8", ["--max-num-seqs", "8"]),
+]
 
 
 def asked(**changes: object) -> collect.Request:
@@ -117,7 +123,7 @@ def test_the_script_makes_a_bundle_that_rca_reads(
     script = collect.script(asked(prometheus=address, jaeger=address, out="b"))
     done = sh(
         script, tmp_path, PATH=f"{programs}:{os.environ['PATH']}", CALLS=str(tmp_path / "calls"),
-        HOME=str(tmp_path),
+        HOME=str(tmp_path), REVISIONS=json.dumps(replica_sets("vllm", _ROLLOUTS)),
     )  # fmt: skip
     assert "not collected: incident/events.json" in done.stderr
     assert done.returncode == 1
@@ -136,12 +142,16 @@ def test_the_script_makes_a_bundle_that_rca_reads(
         assert case.rows("SELECT count(DISTINCT name) FROM series") == [(4,)]
         assert case.rows("SELECT count(*) FROM span") == [(12,)]
         assert case.rows("SELECT message FROM log") == [("queue is full",)]
-        assert case.rows("SELECT subject, after FROM change") == [
-            ("deployment/vllm", "vllm:0.9")
+        assert case.rows("SELECT subject, before, after FROM change ORDER BY ts_ns") == [
+            ("deployment/vllm", None, "image: vllm:0.8"),
+            ("deployment/vllm", "max_num_seqs: 64", "max_num_seqs: 8"),
         ]
         assert case.rows("SELECT value FROM config WHERE key = 'max_num_seqs'") == [("8",)]
     verbs = {line.split()[2] for line in (tmp_path / "calls").read_text().splitlines()}
-    assert verbs == {"get", "logs", "rollout"}
+    assert verbs == {
+        "get",
+        "logs",
+    }
 
 
 def test_every_metric_of_the_roles_is_asked_for() -> None:

@@ -43,6 +43,7 @@ _MODULES = (
     "bench_serve",
     "alertmanager",
     "k8s_events",
+    "k8s_revisions",
     "changes",
     "json_log",
     "prometheus_json",
