@@ -233,21 +233,10 @@ class Case:
     def insert(self, table: str, rows: Rows, **constants: Any) -> int:
         """Append rows, columns matched by name; `constants` are further columns. Returns how many."""
         self.generation += table not in _RESULTS
-        if isinstance(rows, Path):
-            source, columns = (
-                "read_parquet($file)",
-                self._con.execute(
-                    "SELECT name FROM parquet_schema($file) WHERE num_children IS NULL",
-                    {"file": str(rows)},
-                ).fetchall(),
-            )
-            names, bound = [c[0] for c in columns], {"file": str(rows)}
-        else:
-            table_rows = rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
-            if not table_rows.num_rows:
-                return 0
-            self._con.register("incoming", table_rows)
-            source, names, bound = "incoming", list(table_rows.column_names), {}
+        incoming = _arrow(rows)  # the query finds it by this name
+        names = incoming.schema.names
+        if not names:
+            return 0
         offsets = (
             {_SERIES_TABLES[table]: constants.pop("series_offset", 0)}
             if table in _SERIES_TABLES
@@ -256,14 +245,10 @@ class Case:
         picked = [f"{_name(n)} + {offsets[n]}" if offsets.get(n) else _name(n) for n in names]
         picked += [f"${key}" for key in constants]
         targets = ", ".join(_name(n) for n in [*names, *constants])
-        try:
-            count = self._con.execute(
-                f"INSERT INTO {_name(table)} ({targets}) SELECT {', '.join(picked)} FROM {source}",
-                {**bound, **constants},
-            ).fetchall()
-        finally:
-            if not isinstance(rows, Path):
-                self._con.unregister("incoming")
+        count = self._con.execute(
+            f"INSERT INTO {_name(table)} ({targets}) SELECT {', '.join(picked)} FROM incoming",
+            constants,
+        ).fetchall()
         return int(count[0][0]) if count else 0
 
     @contextmanager
@@ -291,6 +276,19 @@ class Case:
             f"SELECT min(a), max(b) FROM ({' UNION ALL '.join(parts)})", {"id": source_id}
         ).fetchall()[0]
         return row[0], row[1]
+
+
+def _arrow(rows: Rows) -> Any:
+    """Rows as something of Arrow that DuckDB reads.
+
+    It is not registered with DuckDB, which keeps what was registered until the transaction ends:
+    a transaction holds a whole file.
+    """
+    if isinstance(rows, Path):
+        import pyarrow.dataset as ds
+
+        return ds.dataset(rows)
+    return rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
 
 
 def _name(name: str) -> str:
