@@ -62,6 +62,7 @@ class Case:
     def __init__(self, con: duckdb.DuckDBPyConnection, path: Path | None) -> None:
         self._con, self.path = con, path
         self.generation = 0
+        self._memory_bytes: int | None = None
         self.folders: list[str] = []
 
     @classmethod
@@ -192,11 +193,33 @@ class Case:
             spill: Made when needed, removed at the end; DuckDB's own choice when None.
             threads: At most so many; one a core when 0.
         """
+        self._memory_bytes = memory_bytes
         self._con.execute("SET memory_limit = $n", {"n": f"{max(memory_bytes, 1)}B"})
         if spill is not None:
             self._con.execute("SET temp_directory = $folder", {"folder": str(spill)})
         if threads:
             self._con.execute("SET threads = $n", {"n": threads})
+
+    @contextmanager
+    def frugal(self, memory_bytes: int) -> Iterator[None]:
+        """At most so much memory for DuckDB, for a while; in the end all is in the file.
+
+        A case in memory is left as it is: what it holds would have to go to the disk.
+        """
+        if self.path is None:
+            yield
+            return
+        before = self._memory_bytes
+        self.limit(memory_bytes=min(memory_bytes, before or memory_bytes))
+        try:
+            yield
+            self.rows("CHECKPOINT")
+        finally:
+            if before is None:
+                self._con.execute("RESET memory_limit")
+            else:
+                self.limit(memory_bytes=before)
+            self._memory_bytes = before
 
     def recorded_tables(self) -> list[str]:
         """Tables that parsers fill, in the order of their names."""

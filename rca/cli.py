@@ -29,6 +29,7 @@ from rca.progress import progress_bar
 from rca.query_command import query
 from rca.reproducer_commands import reproduce, trial
 from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
+from rca.size_options import DEFAULT_MAX_UNPACKED, MaxUnpackedOption, MemoryOption, sizes
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -130,16 +131,8 @@ def analyze(
     who: JudgeOption = Who.rules,
     model: ModelOption = None,
     text: TextOption = False,
-    max_unpacked: Annotated[
-        str,
-        typer.Option("--max-unpacked", help="What archives may unpack to, for example 20GB."),
-    ] = "20GB",
-    memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory", help="Memory of the database; half of the machine's if not given."
-        ),
-    ] = None,
+    max_unpacked: MaxUnpackedOption = DEFAULT_MAX_UNPACKED,
+    memory: MemoryOption = None,
     resume: Annotated[
         bool,
         typer.Option("--resume", help="Go on with the case of a run that was interrupted."),
@@ -149,18 +142,17 @@ def analyze(
 ) -> None:
     """Diagnose a bundle of recordings: window, evidence, cause, fix, experiment, postmortem."""
     from rca import pipeline
-    from rca.quantity import parse_bytes, parse_seconds
+    from rca.quantity import parse_seconds
 
     options = pipeline.Options(
         judge=second_judge(who, model, text=text),
         trial_budget_s=None if no_trial else parse_seconds(trial_budget, "--trial-budget"),
         causes=causes,
-        max_unpacked=parse_bytes(max_unpacked, "--max-unpacked"),
-        memory_bytes=None if memory is None else parse_bytes(memory, "--memory"),
         resume=resume,
         recipes_budget_s=None
         if no_recipes
         else parse_seconds(recipes_budget, "--recipes-budget"),
+        **sizes(max_unpacked, memory),
     )
     with progress_bar(quiet or as_json) as (step, progress):
         case = pipeline.analyze(
@@ -197,14 +189,17 @@ def ingest(
     baseline: Annotated[
         Path | None, typer.Option("--baseline", "-b", help="The same of a healthy time.")
     ] = None,
+    max_unpacked: MaxUnpackedOption = DEFAULT_MAX_UNPACKED,
+    memory: MemoryOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
     """Read recordings into a case, without diagnosing them."""
     from rca import pipeline
 
+    options = pipeline.Options(**sizes(max_unpacked, memory))
     with progress_bar(quiet or as_json) as (_, progress):
-        case = pipeline.read(paths, baseline, out, progress=progress)
+        case = pipeline.read(paths, baseline, out, options, progress=progress)
     with case:
         sources = pipeline.sources(case)
         if as_json:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rca.progress import progress_bar
+from rca.size_options import DEFAULT_MAX_UNPACKED, MaxUnpackedOption
 
 fleet = typer.Typer(
     help="Recordings of many machines: read by many workers, asked as one case.",
@@ -37,9 +38,7 @@ def ingest(
     no_dask: Annotated[
         bool, typer.Option("--no-dask", help="Plain processes even where Dask is installed.")
     ] = False,
-    max_unpacked: Annotated[
-        str, typer.Option("--max-unpacked", help="What an archive may unpack to.")
-    ] = "20GB",
+    max_unpacked: MaxUnpackedOption = DEFAULT_MAX_UNPACKED,
     as_json: JsonOption = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:

@@ -20,6 +20,8 @@ from rca.parsers.format import Format, Rows
 from rca.parsers.stream import read_head
 
 _BATCH_BYTES = 33_554_432
+DATABASE_BYTES = 268_435_456
+"""Memory of the database while it is filled: more is not faster, and is kept once it was used."""
 SERIES_A_SOURCE = 2**32
 """Series ids that each numbered source has for itself."""
 
@@ -136,17 +138,17 @@ def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list
     failures = [f"{path}: {reason}" for path, reason in bundle.refused]
     for path, reason in bundle.refused:
         _note_unreadable(case, path, "refused", reason)
-    for file in bundle.files:
-        if progress:
-            progress(file.name, done, total)
-        try:
-            with _old_objects_at_rest():
+    with case.frugal(DATABASE_BYTES), _old_objects_at_rest():
+        for file in bundle.files:
+            if progress:
+                progress(file.name, done, total)
+            try:
                 ingest_file(case, file)
-        except RcaError as error:
-            line = str(error).replace(str(file.path), file.name)
-            failures.append(line)
-            _note_unreadable(case, file.name, "unreadable", line)
-        done += _size(file.path)
+            except RcaError as error:
+                line = str(error).replace(str(file.path), file.name)
+                failures.append(line)
+                _note_unreadable(case, file.name, "unreadable", line)
+            done += _size(file.path)
     if progress:
         progress("", total, total)
     if not case.scalar("SELECT count(*) FROM source"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -123,14 +123,16 @@ def read(
     paths: Sequence[Path],
     baseline: Path | None = None,
     case_path: Path | None = None,
+    options: Options | None = None,
     *,
     progress: Progress | None = None,
 ) -> DiagnosedCase:
     """Read a bundle into a case, roles assigned, nothing diagnosed.
 
-    Files that an existing case has already are passed over.
+    Files that an existing case has already are passed over. Of the options only `max_unpacked`
+    and `memory_bytes` count.
     """
-    options = Options(recipes_budget_s=None)
+    options = replace(options or Options(), recipes_budget_s=None)
     case, _ = _read(paths, baseline, case_path, options, progress, keep=True)
     roles.assign(case)
     return case

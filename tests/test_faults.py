@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,20 @@ def test_the_answer_does_not_depend_on_the_environment(tmp_path: Path) -> None:
     for file in ("verdict.json", "postmortem.md"):
         usual, there = tmp_path / "usual" / file, tmp_path / "odd" / file
         assert usual.read_bytes() == there.read_bytes(), file
+
+
+def test_reading_alone_has_the_limits_of_an_analysis(tmp_path: Path) -> None:
+    done = rca("ingest", SAMPLE, "--out", tmp_path / "c.duckdb", "-q", "--memory", "a lot")
+    assert done.code == 1
+    assert done.err.startswith("rca: 'a lot' is no amount for --memory;")
+    done = rca("ingest", SAMPLE, "--out", tmp_path / "c.duckdb", "-q", "--memory", "100MB")
+    assert done.code == 0, done.err
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("trace.json", b" " * 2_000_000)
+    done = rca("ingest", packed, "--out", tmp_path / "d.duckdb", "-q", "--max-unpacked", "1MB")
+    assert done.code == 1
+    assert "raise --max-unpacked" in done.err
 
 
 def test_a_little_memory_is_enough(tmp_path: Path) -> None:

@@ -8,9 +8,12 @@ import lzma
 import random
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
+import pyarrow as pa
 import pytest
 from gpu_recordings import event, trace
 
@@ -126,3 +129,38 @@ def test_killed_at_many_moments(bundle: Path, tmp_path: Path) -> None:
     for _ in range(4):
         (tmp_path / "case.duckdb").unlink(missing_ok=True)
         killed_at(bundle, tmp_path, sorted(draws.uniform(0, 1.5) for _ in range(6)))
+
+
+def test_written_rows_do_not_stay_in_memory_until_their_file_is_done(tmp_path: Path) -> None:
+    with Case.create(tmp_path / "case.duckdb") as case, case.transaction():
+        rows = pa.table({"pid": [1], "name": ["p"]})
+        case.insert("process", rows, source_id=1)
+        kept = weakref.ref(rows)
+        del rows
+        assert kept() is None
+        assert case.rows("SELECT pid, name FROM process") == [(1, "p")]
+
+
+def test_rows_of_a_parquet_file_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    pl.DataFrame({"pid": [1, 2], "name": ["p", None]}).write_parquet(path)
+    with Case.create() as case:
+        assert case.insert("process", path, source_id=1) == 2
+        assert case.rows("SELECT pid, name FROM process") == [(1, "p"), (2, None)]
+
+
+@pytest.mark.parametrize(
+    ("given", "meanwhile"), [(64_000_000, 64_000_000), (10**9, 200_000_000)]
+)
+def test_reading_takes_less_memory_and_gives_it_back(
+    given: int, meanwhile: int, tmp_path: Path
+) -> None:
+    limit = "SELECT current_setting('memory_limit')"
+    with Case.create(tmp_path / "case.duckdb") as case:
+        case.limit(memory_bytes=meanwhile)
+        wanted = case.scalar(limit)
+        case.limit(memory_bytes=given)
+        before = case.scalar(limit)
+        with case.frugal(200_000_000):
+            assert case.scalar(limit) == wanted
+        assert case.scalar(limit) == before
