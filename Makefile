@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 SAMPLE ?= sample_traces/03_batch_window_mismatch
 
-.PHONY: demo test test-slow lint format samples docs readme images bench fuzz reliability clean
+.PHONY: demo test test-slow lint format samples docs readme golden images bench fuzz reliability clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,6 +47,9 @@ docs: $(VENV)/dev  ## rebuild generated documents
 
 readme: $(VENV)/core  ## record the sample output in README.md anew
 	$(BIN)/python scripts/readme_sample.py
+
+golden: $(VENV)/dev  ## write the golden postmortems and docs/reading.md anew; look at the difference
+	$(BIN)/python scripts/golden.py
 
 images: $(VENV)/dev  ## draw the screenshots of the documents anew; needs chromium
 	$(BIN)/python scripts/report_images.py

@@ -48,6 +48,11 @@ def _visible(char: str) -> str:
     )
 
 
+def uncapitalised(sentence: str) -> str:
+    """A sentence as part of another: its first letter small, unless it starts an acronym."""
+    return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+
+
 def moment(ts_ns: int | None, *, date: bool = True) -> str:
     """A time as `2026-01-31 02:17:15`, UTC, with the date only when asked for."""
     if ts_ns is None:
@@ -122,8 +127,9 @@ def quantity(value: float | None, unit: str) -> str:
         return "unknown"
     if unit in _SECONDS:
         return duration(value * _SECONDS[unit] * 1e9)
-    if unit.removesuffix("/s") in {"bytes", "byte", "B"}:
-        return size(value) + unit[len(unit.removesuffix("/s")) :]
+    amount, each, of = unit.removesuffix("/s").partition(" per ")
+    if amount in {"bytes", "byte", "B"}:
+        return size(value) + (each + printable(of, 30) if of else unit[len(amount) :])
     if unit in _BARE or unit in _SHARES:
         return number(value)
     per = unit.removeprefix("1") if unit.startswith("1/") else unit

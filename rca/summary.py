@@ -11,7 +11,8 @@ from rich.text import Text
 from rca import captures, wording
 from rca.answer import Answer, Evidence, read
 from rca.case import Case
-from rca.plain import confidence, duration, number, printable, size
+from rca.plain import confidence, duration, number, percent, printable, size
+from rca.postmortem.chronicle import before_after, cites_of_change
 from rca.postmortem.impact import measure
 
 Row = tuple[str, str, str]  # label, text, style of the label
@@ -107,6 +108,7 @@ def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
     if share:
         sources = ", ".join(printable(i, 12) for i in wording.large_parts(answer))
         yield "" if why else "WHY", f"{share}   {sources}", "bold"
+    yield "SINCE", _since(answer), "bold"
     yield from _hit(case, answer)
     yield from _ruled_out(answer)
 
@@ -119,16 +121,32 @@ def _hit(case: Case, answer: Answer) -> Iterator[Row]:
         for name in ("slow", "failed", "requests", "tenants")
         if name in figures and (figures[name].observed or name not in {"slow", "failed"})
     ]
+    tenants = [r for r in answer.findings.blast_radius if r.kind == "tenant"]
+    if len(tenants) > 1:
+        tenants.sort(key=lambda r: -r.share_slow)
+        named = [f"{printable(r.name, 30)} {percent(r.share_slow)}" for r in tenants[:4]]
+        rest = f", {len(tenants) - 4} more" if len(tenants) > 4 else ""
+        told = [*told[:2], f"slow by tenant: {', '.join(named)}{rest}   blast_radius"]
     for position, text in enumerate(told[:3]):
         yield "HIT" if position == 0 else "", text, "bold"
 
 
 def _reasons(support: list[Evidence]) -> list[Evidence]:
-    """At most five: the change last, before it what moved, then what stayed as it had to."""
-    changes = [e for e in support if e.direction == "event"][:1]
+    """At most four: what moved, then what stayed as it had to."""
     moved = [e for e in support if e.direction not in {"event", "flat"}]
     still = [e for e in support if e.direction == "flat"]
-    return [*moved, *still][: 5 - len(changes)] + changes
+    return [*moved, *still][:4]
+
+
+def _since(answer: Answer) -> str:
+    """The change that fits in kind, target and time, and when it came; or that none does."""
+    change = answer.changes.get((answer.leading.change_id if answer.leading else None) or "")
+    if change is None:
+        others = [c for c in answer.changes.values() if c.origin == "record"]
+        return f"no change fits in kind, target and time ({len(others)} recorded)"
+    what = f"{printable(change.kind, 20)} of {printable(change.subject, 80)}"
+    text = f"{printable(change.id, 40)}, {wording.lag(answer, change)}: {what}{before_after(change.before, change.after)}"
+    return "   ".join([text, *cites_of_change(answer, change.id)])
 
 
 def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
@@ -187,6 +205,8 @@ def _missing(answer: Answer) -> Iterator[Row]:
         if gap.record:
             text += f" · record it: {printable(gap.record, 200)}"
         yield "MISSING" if position == 0 else "", text, "bold"
+    if not first and not effect:
+        yield "MISSING", "nothing that would decide more", "bold"
     if effect:
         yield "" if answer.gaps else "MISSING", f"what no recording shows {effect}", "bold"
 
@@ -196,7 +216,8 @@ def _trial(answer: Answer) -> str:
     pairs = f", {trial.pairs} pairs" if trial.pairs else ""
     device = f" ({printable(trial.device, 30)} model{pairs})" if trial.device else ""
     status = wording.TRIALS.get(trial.status, printable(trial.status, 40))
-    return f"{status}{device}: {printable(trial.reason, 400)}"
+    how = " · run it: rca trial CASE" if trial.status == "not_run" else ""
+    return f"{status}{device}: {printable(trial.reason, 400)}{how}"
 
 
 def _fixes(answer: Answer) -> Iterator[Row]:
@@ -205,9 +226,7 @@ def _fixes(answer: Answer) -> Iterator[Row]:
     for position, fix in enumerate(proposals[:4]):
         action = printable(fix.action, 240)
         yield "DO" if position == 0 else "", action if position == 0 else f"or {action}", "bold"
-        files = [f"fixes/{printable(fix.file, 80)}"] if fix.file else []
-        files += [f"undo fixes/{printable(fix.undo, 80)}"] if fix.undo else []
-        yield "", "   " + " · ".join([wording.proposal(fix), *files]), ""
+        yield "", "→ " + wording.proposal(fix), ""
 
 
 def _captures(case: Case) -> Iterator[Row]:

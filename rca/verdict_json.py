@@ -72,8 +72,8 @@ def _juror(answer: Answer, index: int) -> dict[str, Any]:
 
 def _hypothesis(answer: Answer, index: int) -> dict[str, Any]:
     row = dict(vars(answer.hypotheses[index]))
-    row["class"] = row.pop("class_")
-    keys = ("cause", "class", "score", "confidence", "explained_share")
+    row["class"], row["change"] = row.pop("class_"), row.pop("change_id")
+    keys = ("cause", "class", "score", "confidence", "explained_share", "change")
     return {
         key: row[key] for key in (*keys, "evidence", "contradicting", "competitors", "missing")
     }

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from rca import catalogue
-from rca.answer import Answer, Evidence, Fix, GuardRule, Hypothesis, Juror, Window
+from rca.answer import (
+    Answer,
+    Change,
+    Evidence,
+    Fix,
+    GuardRule,
+    Hypothesis,
+    Juror,
+    Part,
+    Window,
+)
 from rca.case import Case
 from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
 
@@ -86,20 +96,18 @@ def _no_window(found: Window) -> str:
 
 def explained(answer: Answer) -> str | None:
     """Where the added latency went, how much the leading cause accounts for, what is left over."""
-    parts = [p for p in answer.attribution if p.part != "residual" and p.share is not None]
+    parts = _named_parts(answer)
     if not parts:
         return None
-    named = (
-        f"{printable(p.part, 40).replace('_', ' ')} {number((p.share or 0) * 100)}"
-        for p in parts[:3]
+    top = ", ".join(
+        f"{printable(p.part, 40).replace('_', ' ')} {percent(p.share)}" for p in parts
     )
-    top = ", ".join(named)
     lead = answer.leading
     share = lead.explained_share if lead and answer.verdict.status == "diagnosed" else None
     head = (
-        f"explains {percent(share)} of the added latency"
+        f"explains {percent(share)} of the added latency by itself"
         if share is not None
-        else "added latency in %"
+        else "added latency"
     )
     rest = next((p for p in answer.attribution if p.part == "residual"), None)
     left = f"; residual {percent(rest.share)}" if rest and rest.share is not None else ""
@@ -108,9 +116,24 @@ def explained(answer: Answer) -> str | None:
 
 def large_parts(answer: Answer) -> tuple[str, ...]:
     """Evidence ids of the parts that `explained` speaks of, and of the residual."""
-    named = [p for p in answer.attribution if p.part != "residual" and p.share is not None][:3]
     rest = [p for p in answer.attribution if p.part == "residual"]
-    return tuple(dict.fromkeys(p.evidence for p in [*named, *rest]))
+    return tuple(dict.fromkeys(p.evidence for p in [*_named_parts(answer), *rest]))
+
+
+def _named_parts(answer: Answer) -> list[Part]:
+    """The three parts that changed the latency most, one at least and none below a hundredth."""
+    parts = [p for p in answer.attribution if p.part != "residual" and p.share is not None]
+    parts.sort(key=lambda p: -abs(p.share or 0.0))
+    return [p for i, p in enumerate(parts[:3]) if i == 0 or abs(p.share or 0.0) >= 0.01]
+
+
+def lag(answer: Answer, change: Change) -> str:
+    """When a change came, against the start of the window; within its margin they coincide."""
+    lag_ns = (answer.window.start_ns or 0) - change.ts_ns
+    margin_ns = answer.window.margin_ns or 0
+    if abs(lag_ns) <= 2 * margin_ns:
+        return f"when the window began (±{duration(margin_ns)})"
+    return f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
 
 
 def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
@@ -139,10 +162,16 @@ def rulings(answer: Answer, n: int) -> list[Ruling]:
     found = []
     for other in answer.hypotheses:
         contrary = against(answer, other)
-        if not contrary or (other is answer.leading and answer.verdict.status == "diagnosed"):
+        if not contrary or other.cause in answer.contributing:
             continue
-        because = [str(r["because"]) for r in _rivalries(answer, other) if r.get("because")]
-        if not because:
+        if other is answer.leading and answer.verdict.status == "diagnosed":
+            continue
+        told_apart = [r for r in _rivalries(answer, other) if r.get("because")]
+        because = [str(r["because"]) for r in told_apart]
+        if because:
+            decides = str(told_apart[0].get("decided_by"))
+            contrary.sort(key=lambda e: e.id != decides)
+        else:
             contrary = list(dict.fromkeys([*contrary, *_unexplained(answer, other)]))
             contrary.sort(key=lambda e: e.id in told)
         chosen = contrary[:n]
@@ -201,10 +230,38 @@ def juror(said: Juror, answer: Answer) -> str:
 
 
 def proposal(fix: Fix) -> str:
-    """What came of the gate, how long it takes, whether it can be taken back."""
-    kept = "reversible" if fix.reversible else "NOT reversible"
-    gate = printable(fix.gate, 240)
-    return f"{fix.kind} of {printable(fix.target, 80)} · {gate} · {printable(fix.time_to_effect, 60)}, {kept}"
+    """The file to apply and how to undo it, how long it takes, what came of the gate."""
+    return " · ".join(
+        [
+            *_apply(fix),
+            _undo(fix),
+            f"{fix.kind} of {printable(fix.target, 80)}, {printable(fix.time_to_effect, 60)}",
+            _gate(fix.gate),
+        ]
+    )
+
+
+def _apply(fix: Fix) -> list[str]:
+    if not fix.file:
+        return []
+    return [
+        f"{'see' if fix.file.endswith('.txt') else 'apply'} fixes/{printable(fix.file, 80)}"
+    ]
+
+
+def _undo(fix: Fix) -> str:
+    if fix.undo:
+        return f"undo fixes/{printable(fix.undo, 80)}"
+    if fix.kind == "investigate":
+        return "changes nothing"
+    return "undo: take it back by hand" if fix.reversible else "CANNOT be undone"
+
+
+def _gate(gate: str) -> str:
+    """What decided: of a gate that is passed nothing more, else what failed; the rest is in the documents."""
+    if gate.startswith("passed:"):
+        return "gate passed"
+    return printable(gate.partition("; met:")[0], 240)
 
 
 def guard_rail(rule: GuardRule) -> str:

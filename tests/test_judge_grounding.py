@@ -15,6 +15,7 @@ from rca.judge import grounding
 from rca.judge.grounding import Opinion
 from rca.judge.numbers import stand_in, unfounded
 from rca.judge.pack import Pack, build
+from rca.judge.protocol import shortened
 from rca.judge.reply import Reply
 
 SOUND: dict[str, Any] = {
@@ -176,9 +177,14 @@ def test_a_reason_that_does_not_hold_is_struck(pack: Pack, reason: str, why: str
     assert any(why in s.why for s in opinion.struck if s.where == "reason")
 
 
+def test_a_reason_of_clauses_ends_with_one() -> None:
+    assert shortened("a b, c d: " + "e " * 20) == "a b, c d"
+    assert shortened("a " * 15 + "b.") == " ".join("a" * 15) + "…"
+
+
 def test_a_long_reason_is_cut(pack: Pack) -> None:
     opinion = checked(pack, lambda r: r.update({"reason": "pool " * 40}))
-    assert opinion.reason == " ".join(["pool"] * 15)
+    assert opinion.reason == " ".join(["pool"] * 15) + "…"
 
 
 def test_what_is_recorded_is_not_missing(pack: Pack) -> None:

@@ -33,7 +33,7 @@ def test_diagnosis_names_cause_evidence_and_what_to_do() -> None:
     assert "vllm e2e latency 1.29 s → 6.09 s (×4.72 [4.27–5.22])   E7" in text
     assert "vllm waiting 1 → 24 (×24 [21.7–26.5])   E1" in text
     assert (
-        "explains 81 % of the added latency (queue 55.2, decode 38.3); residual 6.53 %   E7"
+        "explains 81 % of the added latency by itself (queue 55.2 %, decode 38.3 %); residual 6.53 %   E7"
         in text
     )
     assert (
@@ -66,6 +66,32 @@ def test_cause_stands_before_reasons_and_fixes() -> None:
         text.index(f"  {label}") for label in ("CAUSE", "WHY", "NOT", "MISSING", "TRIAL", "DO")
     ]
     assert order == sorted(order)
+
+
+def test_a_second_cause_is_not_told_as_ruled_out() -> None:
+    case = case_builder.diagnosed()
+    assert "overload: more requests come in there" in shown(case)
+    case.execute("UPDATE hypothesis SET contributing = TRUE WHERE rank <= 2")
+    assert "overload:" not in shown(case)
+
+
+def test_the_change_that_fits_is_named_or_that_none_does() -> None:
+    case = case_builder.diagnosed()
+    assert "SINCE      c41, 3 min 10 s before the window began: deploy of" in shown(case)
+    case.execute("UPDATE hypothesis SET change_id = NULL")
+    assert "SINCE      no change fits in kind, target and time (2 recorded)" in shown(case)
+
+
+def test_how_to_undo_is_told_of_every_proposal() -> None:
+    case = case_builder.diagnosed()
+    count = case.scalar("SELECT count(*) FROM fix")
+    for undo, reversible, said in (
+        (None, True, "undo: take it back by hand"),
+        (None, False, "CANNOT be undone"),
+        ("x.sh", True, "undo fixes/x.sh"),
+    ):
+        case.execute("UPDATE fix SET undo = ?, reversible = ?", [undo, reversible])
+        assert shown(case).count(said) == count
 
 
 def test_unknown_says_what_moved_and_what_to_record() -> None:

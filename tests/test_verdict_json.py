@@ -16,7 +16,7 @@ KEYS = {
     "incident": {"start_ns", "end_ns", "detected_by", "slo"},
     "verdict": {"status", "cause", "class", "confidence", "contributing", "reason", "judge"},
     "hypotheses": {
-        "cause", "class", "score", "confidence", "explained_share", "evidence", "contradicting",
+        "cause", "class", "score", "confidence", "explained_share", "change", "evidence", "contradicting",
         "competitors", "missing",
     },
     "suspects": {"service", "metric", "score"},

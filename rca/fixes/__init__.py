@@ -35,6 +35,9 @@ def propose(case: Case) -> None:
     case.clear(["fix"])
     facts = gather(case)
     proposals = list(_for_cause(case, facts)) if facts else list(_for_unknown(case))
+    proposals.sort(
+        key=lambda p: not p.gate.startswith("passed")
+    )  # what may be done at once first
     rows: list[dict[str, Any]] = []
     for number, proposal in enumerate(proposals, start=1):
         row = asdict(named(proposal, number))

@@ -40,7 +40,7 @@ def rollback(facts: Facts) -> Gate:
         [
             (undone, f"class {cls} {'can' if undone else 'cannot'} be undone"),
             _matched(facts),
-            _blamed(facts),
+            *([_blamed(facts)] if undone else []),  # blame is that of causes that can be undone
             (
                 facts.guarded,
                 f"the two strongest moves are {'' if facts.guarded else 'not both '}explained",

@@ -48,6 +48,10 @@ def record(case: Case, verdict: Verdict) -> None:
 
 
 def shortened(reason: str) -> str:
-    """The reason cut to fifteen words."""
+    """The reason in fifteen words: up to the last clause that ends within them, else cut off."""
     words = reason.split()
-    return reason if len(words) <= MAX_REASON_WORDS else " ".join(words[:MAX_REASON_WORDS])
+    if len(words) <= MAX_REASON_WORDS:
+        return reason
+    kept = words[:MAX_REASON_WORDS]
+    end = max((i for i, word in enumerate(kept, 1) if word[-1] in ",;:."), default=0)
+    return " ".join(kept[:end]).rstrip(",;:.") if end else " ".join(kept) + "…"

@@ -8,6 +8,7 @@ from rca import catalogue
 from rca.case import Case
 from rca.errors import CaseError
 from rca.judge.protocol import Verdict, shortened
+from rca.plain import uncapitalised
 from rca.weights import settings
 
 _SHORT_NAMES = 3
@@ -36,7 +37,8 @@ class RulesJudge:
         status, score, threshold, note = windows[0]
         if status == "none":
             near = 0.5 * min((score or 0.0) / threshold, 1.0) if threshold else 0.0
-            return Verdict("no_incident", None, None, 1.0 - near, shortened(note), self.name)
+            felt = shortened(note.partition(";")[0])
+            return Verdict("no_incident", None, None, 1.0 - near, felt, self.name)
         if status == "unknown":
             return Verdict("unknown", None, None, 0.0, shortened(note), self.name)
         rows = case.rows(
@@ -79,6 +81,7 @@ def _reason(case: Case, cause: str, evidence: list[str]) -> str:
         )
     ]
     known = catalogue.of(case)
-    title = "; also ".join(known[n].title if n in known else n for n in names)
+    titles = [known[n].title if n in known else n for n in names]
+    title = "; also ".join([titles[0], *map(uncapitalised, titles[1:])])
     told = ", ".join(moves[:_SHORT_NAMES])
     return shortened(f"{title}: {told}" if told else title)

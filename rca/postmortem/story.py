@@ -210,10 +210,8 @@ def _change_told(answer: Answer, lead: Hypothesis) -> list[Said]:
     change = answer.changes.get(lead.change_id or "")
     if change is None or answer.window.start_ns is None:
         return []
-    lag_ns, margin_ns = answer.window.start_ns - change.ts_ns, answer.window.margin_ns or 0
-    when = f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
-    if abs(lag_ns) <= 2 * margin_ns:
-        when = f"When the window began (±{duration(margin_ns)})"
+    lag = wording.lag(answer, change)
+    when = f"{lag[:1].upper()}{lag[1:]}"
     text = f"{when}, {printable(change.subject, 80)} was changed{before_after(change.before, change.after)}."
     return [Said(text, cites_of_change(answer, change.id))]
 
