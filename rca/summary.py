@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from markupsafe import escape
 from rich.console import Console
 from rich.text import Text
 
 from rca import captures, wording
 from rca.answer import Answer, Evidence, read
 from rca.case import Case
+from rca.errors import CaseError, QueryError
 from rca.plain import confidence, duration, number, percent, printable, size
 from rca.postmortem.chronicle import before_after, cites_of_change
 from rca.postmortem.impact import measure
@@ -28,9 +30,42 @@ _FILES = (
 
 def render(case: Case, console: Console) -> None:
     """Print the answer of a case; wrapped on a terminal, one line an item in a pipe."""
-    answer = read(case)
-    for title, text, style in _rows(case, answer):
-        _print(console, title, text, style)
+    for line in lines(case, console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def lines(case: Case, width: int | None) -> Iterator[Text]:
+    """The answer line by line, wrapped to a width or not at all."""
+    for title, text, style in _rows(case, read(case)):
+        yield from _wrapped(title, text, style, width)
+
+
+def headline(case: Case) -> str:
+    """The answer in a few words, for a prompt."""
+    try:
+        said = read(case).verdict
+    except QueryError:
+        return "closed"
+    except CaseError:
+        return "nothing concluded yet"
+    if said.status == "diagnosed":
+        return f"{printable(said.cause, 60)} ({printable(said.class_, 40)}), confidence {confidence(said.confidence)}"
+    return wording.HEADLINES.get(said.status, printable(said.status, 40))
+
+
+def html(case: Case) -> str:
+    """The answer as a table for a notebook; of a case without one, what was read."""
+    try:
+        rows = [*_rows(case, read(case))]
+    except CaseError:
+        rows = [*_recorded(case)]
+    left = 'style="text-align: left; vertical-align: top; white-space: pre-wrap"'
+    told = (
+        f"<tr><th {left}>{escape(title)}</th><td {left}>{escape(text)}</td></tr>"
+        for title, text, _ in rows
+        if title or text
+    )
+    return f"<table>{''.join(told)}</table>"
 
 
 def render_sources(case: Case, console: Console) -> None:
@@ -251,14 +286,17 @@ def _cite(item: Evidence) -> str:
 
 
 def _print(console: Console, title: str, text: str, style: str) -> None:
+    for line in _wrapped(title, text, style, console.width if console.is_terminal else None):
+        console.print(line, soft_wrap=True, highlight=False)
+
+
+def _wrapped(title: str, text: str, style: str, width: int | None) -> Iterator[Text]:
     body, margin = Text(text), " " * (_INDENT + _LABEL)
-    if console.is_terminal:
-        width = max(console.width - len(margin), 20)
-        lines = list(body.wrap(console, width)) or [Text("")]
-    else:
-        lines = [body]
-    for number_of, line in enumerate(lines):
-        head = " " * _INDENT + title.ljust(_LABEL) if number_of == 0 else margin
-        full = Text.assemble((head, style), line)
-        full.rstrip()
-        console.print(full, soft_wrap=True, highlight=False)
+    parts = [body]
+    if width is not None:
+        parts = list(body.wrap(Console(), max(width - len(margin), 20))) or [Text("")]
+    for position, part in enumerate(parts):
+        head = " " * _INDENT + title.ljust(_LABEL) if position == 0 else margin
+        line = Text.assemble((head, style), part)
+        line.rstrip()
+        yield line

@@ -73,7 +73,11 @@ def _events(case: Case, tracks: _Tracks, origin_ns: int) -> Iterator[dict[str, A
             event = {
                 "name": printable(name, _NAME_LIMIT), "cat": file[3:-4], "pid": pid, "tid": tid,
                 "ts": _micros(ts_ns - origin_ns),
-                "args": {k: v for k, v in json.loads(args).items() if v is not None},
+                "args": {
+                    printable(k, _NAME_LIMIT): _told(v)
+                    for k, v in json.loads(args).items()
+                    if v is not None
+                },
             }  # fmt: skip
             yield from _shaped(event, shape, dur_ns, track)
 
@@ -85,7 +89,7 @@ def _shaped(
         yield {**event, "ph": "X", "dur": _micros(dur_ns or 0)}
     elif shape == "async":
         # Requests overlap on one track; only asynchronous events may.
-        ident = {"id": str(track)}
+        ident = {"id": printable(track, _NAME_LIMIT)}
         yield {**event, **ident, "ph": "b"}
         ended = event["ts"] + _micros(dur_ns or 0)
         yield {**event, **ident, "ph": "e", "ts": round(ended, 3), "args": {}}
@@ -93,6 +97,14 @@ def _shaped(
         yield {**event, "ph": "C"}
     else:
         yield {**event, "ph": "i", "s": "g"}
+
+
+def _told(value: Any) -> Any:
+    """An argument as a viewer may show it: numbers as they are, all else as short, visible text."""
+    if isinstance(value, bool | int | float):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return printable(text, _NAME_LIMIT)
 
 
 def _micros(ns: int) -> float:
