@@ -9,6 +9,7 @@ RcaError
 ├── JudgeError       the language model's endpoint failed; the offline verdict stands
 ├── TemplateError    a form for the postmortem that cannot be rendered
 ├── NsysError        the nsys program is missing or did not do its work
+├── EngineError      vLLM is missing, did not start or did not answer
 └── MissingExtra     an optional package is needed
 
 Libraries raise these; only `cli.py` prints them and sets the exit code.
@@ -67,6 +68,10 @@ class TemplateError(RcaError):
 
 class NsysError(RcaError):
     """The nsys program is missing or did not do its work."""
+
+
+class EngineError(RcaError):
+    """vLLM is missing, did not start or did not answer."""
 
 
 class MissingExtra(RcaError):  # noqa: N818 - the extra is missing, not an error

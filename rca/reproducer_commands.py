@@ -12,6 +12,7 @@ import typer
 from rca.progress import progress_bar
 
 if TYPE_CHECKING:
+    from rca.models.reproduce import Lengths
     from rca.models.settings import Plan
 
 JsonOption = Annotated[
@@ -24,6 +25,7 @@ class Engine(StrEnum):
 
     torch = "torch"
     twin = "twin"
+    vllm = "vllm"
 
 
 class WhatIf(StrEnum):
@@ -105,7 +107,10 @@ def reproduce(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for what is written.")],
     engine: Annotated[
-        Engine, typer.Option("--engine", help="The torch model, or its twin without tensors.")
+        Engine,
+        typer.Option(
+            "--engine", help="The torch model, its twin without tensors, or a real vLLM."
+        ),
     ] = Engine.torch,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the traffic.")] = 0,
     dose: Annotated[
@@ -120,6 +125,10 @@ def reproduce(
     like: Annotated[
         Path | None, typer.Option("--like", help="A case.duckdb whose workload is taken.")
     ] = None,
+    vllm: Annotated[
+        Path | None,
+        typer.Option("--vllm", help="The vllm program, if not on PATH; for --engine vllm."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Make a bundle of an incident: a small inference service with the fault switched on."""
@@ -129,6 +138,11 @@ def reproduce(
 
     seconds = max(10, round(parse_seconds(duration, "--duration")))
     lengths = Lengths(baseline_s=seconds, lead_in_s=max(10, seconds * 3 // 4), fault_s=seconds)
+    if engine is Engine.vllm:
+        if like is not None or replicas > 1:
+            raise typer.BadParameter("--like and --replicas are not for --engine vllm")
+        print(_record_vllm(cause, out, vllm, seed, dose, lengths, quiet))
+        return
     plan = _workload(like, replicas)
     with progress_bar(quiet) as (step, _):
         made = make(
@@ -136,6 +150,28 @@ def reproduce(
             healthy=plan, progress=step,
         )  # fmt: skip
     print(made)
+
+
+def _record_vllm(
+    cause: str,
+    out: Path,
+    program: Path | None,
+    seed: int,
+    dose: float,
+    lengths: Lengths,
+    quiet: bool,
+) -> Path:
+    from dataclasses import replace
+
+    from rca.models import vllm_record
+
+    lengths = replace(
+        lengths, scrape_s=vllm_record.SCRAPE_S, profiled_steps=vllm_record.PROFILED_STEPS
+    )
+    with progress_bar(quiet) as (step, _):
+        return vllm_record.record(
+            cause, out, program=program, seed=seed, dose=dose, lengths=lengths, progress=step
+        )
 
 
 def _workload(like: Path | None, replicas: int) -> Plan:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -85,19 +85,37 @@ def _argument(flag: str, value: object) -> str:
 
 def write_yaml(plan: Plan, path: Path) -> None:
     """Write the engine's Deployment."""
+    write_deployment(
+        path,
+        image=f"{_IMAGE}:{plan.build.version}",
+        arguments=["--model=tiny-decoder", *_command_line(plan.args)],
+        environment={_ENVIRONMENT: str(plan.args.omp_num_threads)},
+        replicas=plan.args.replicas,
+    )
+
+
+def write_deployment(
+    path: Path,
+    *,
+    image: str,
+    arguments: Sequence[str],
+    environment: Mapping[str, str],
+    replicas: int = 1,
+) -> None:
+    """Write a Deployment of the engine with these arguments and variables."""
     container = {
         "name": "llm-engine",
-        "image": f"{_IMAGE}:{plan.build.version}",
-        "args": ["--model=tiny-decoder", *_command_line(plan.args)],
+        "image": image,
+        "args": list(arguments),
         "ports": [{"containerPort": 8000}],
-        "env": [{"name": "OMP_NUM_THREADS", "value": str(plan.args.omp_num_threads)}],
+        "env": [{"name": name, "value": value} for name, value in environment.items()],
     }
     manifest = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "llm-engine", "namespace": "llm"},
         "spec": {
-            "replicas": plan.args.replicas,
+            "replicas": replicas,
             "selector": {"matchLabels": {"app": "llm-engine"}},
             "template": {
                 "metadata": {"labels": {"app": "llm-engine"}},
@@ -116,7 +134,13 @@ def true_change(fault: Fault, before: Plan, after: Plan, at_ns: int) -> Change |
     if before.build.version != after.build.version:
         images = (f"image: {_IMAGE}:{plan.build.version}" for plan in (before, after))
         return Change(at_ns, "deploy", ENGINE, *images)
-    old, new = flags(before.args), flags(after.args)
+    return arguments_change(flags(before.args), flags(after.args), at_ns)
+
+
+def arguments_change(
+    old: Mapping[str, str], new: Mapping[str, str], at_ns: int
+) -> Change | None:
+    """The change from some arguments of the engine to others, each as one writes it; by name."""
     moved = [flag for flag in {**old, **new} if old.get(flag) != new.get(flag)]
     if not moved:
         return None

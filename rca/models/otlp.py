@@ -16,7 +16,7 @@ from rca.models.prometheus import request_seconds
 from rca.models.settings import MS, SECOND, Build
 from rca.models.workload import Arrival
 
-_INTERNAL, _SERVER, _CLIENT = 1, 2, 3
+INTERNAL, SERVER, CLIENT = 1, 2, 3
 _CLIENT_HAS_GONE = 499
 _FORMER_REVISION = Build().tokenizer_revision
 _SHORTEST_WAIT_NS = MS // 10
@@ -46,15 +46,15 @@ class Traces:
             gateway.append(_lookup(call, number, trace, client, root))
             served.append(_search(call, trace, self._id(), client))
         spans = [
-            _resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
-            _resource("retrieval", "2.1", "retrieval-0", served),
+            resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
+            resource("retrieval", "2.1", "retrieval-0", served),
         ]
         if not request.was_aborted:  # the engine writes its spans at the finish only
             own = [
                 _llm_request(request, trace, engine, root, build.model_revision),
                 _tokenize(request, trace, self._id(), engine, build),
             ]
-            spans.append(_resource("llm-engine", build.version, instance, own))
+            spans.append(resource("llm-engine", build.version, instance, own))
         self._lines.append((end_ns, {"resourceSpans": spans}))
 
     def _id(self) -> str:
@@ -64,11 +64,11 @@ class Traces:
         """The gateway's span of a request that it turned away."""
         trace = f"{self._rng.getrandbits(128):032x}"
         end_ns = arrival.at_ns + GATEWAY_NS
-        span = _span(trace, self._id(), "", "POST /v1/completions")
-        span |= _times(arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
-        span["attributes"] = [*_http("POST", 429), _text("tenant.id", arrival.tenant)]
-        resource = _resource("api-gateway", "4.2.0", "api-gateway-0", [span])
-        self._lines.append((end_ns, {"resourceSpans": [resource]}))
+        span = new_span(trace, self._id(), "", "POST /v1/completions")
+        span |= times(arrival.at_ns, end_ns) | {"kind": SERVER, "status": {}}
+        span["attributes"] = [*_http("POST", 429), text_attribute("tenant.id", arrival.tenant)]
+        spans = [resource("api-gateway", "4.2.0", "api-gateway-0", [span])]
+        self._lines.append((end_ns, {"resourceSpans": spans}))
 
     def write(self, path: Path) -> None:
         """Write gzipped JSON lines."""
@@ -78,39 +78,39 @@ class Traces:
 
 
 def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
-    span = _span(trace, span_id, "", "POST /v1/completions")
-    span |= _times(request.arrival.at_ns, end_ns) | {"kind": _SERVER, "status": {}}
+    span = new_span(trace, span_id, "", "POST /v1/completions")
+    span |= times(request.arrival.at_ns, end_ns) | {"kind": SERVER, "status": {}}
     status = _CLIENT_HAS_GONE if request.was_aborted else 200
-    span["attributes"] = [*_http("POST", status), _text("tenant.id", request.arrival.tenant)]
+    span["attributes"] = [*_http("POST", status), text_attribute("tenant.id", request.arrival.tenant)]
     first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span
 
 
 def _acquire(call: Call, trace: str, span_id: str, root: str) -> Json:
-    span = _span(trace, span_id, root, "pool.acquire")
-    span |= _times(call.wanted_ns, call.begin_ns) | {"kind": _INTERNAL, "status": {}}
-    span["attributes"] = [_text("server.address", "retrieval")]
+    span = new_span(trace, span_id, root, "pool.acquire")
+    span |= times(call.wanted_ns, call.begin_ns) | {"kind": INTERNAL, "status": {}}
+    span["attributes"] = [text_attribute("server.address", "retrieval")]
     return span
 
 
 def _lookup(call: Call, number: int, trace: str, span_id: str, root: str) -> Json:
-    span = _span(trace, span_id, root, "GET /search")
-    span |= _times(call.begin_ns, call.end_ns) | {"kind": _CLIENT, "status": _status(call)}
-    span["attributes"] = [*_http("GET", _code(call)), _text("server.address", "retrieval")]
+    span = new_span(trace, span_id, root, "GET /search")
+    span |= times(call.begin_ns, call.end_ns) | {"kind": CLIENT, "status": _status(call)}
+    span["attributes"] = [*_http("GET", _code(call)), text_attribute("server.address", "retrieval")]
     if number:
-        span["attributes"].append(_int("http.request.resend_count", number))
+        span["attributes"].append(whole_attribute("http.request.resend_count", number))
     return span
 
 
 def _search(call: Call, trace: str, span_id: str, client: str) -> Json:
     begin_ns = call.begin_ns + MS // 4
-    span = _span(trace, span_id, client, "GET /search")
-    span |= _times(begin_ns, max(begin_ns, call.end_ns - MS // 4)) | {"kind": _SERVER}
+    span = new_span(trace, span_id, client, "GET /search")
+    span |= times(begin_ns, max(begin_ns, call.end_ns - MS // 4)) | {"kind": SERVER}
     span["status"] = _status(call)
     span["attributes"] = [
         *_http("GET", _code(call)),
-        _text("cache.key", f"documents:{call.cache_key}"),
+        text_attribute("cache.key", f"documents:{call.cache_key}"),
         {"key": "cache.hit", "value": {"boolValue": call.was_hit}},
     ]
     return span
@@ -126,12 +126,12 @@ def _status(call: Call) -> Json:
 
 def _tokenize(request: Request, trace: str, span_id: str, engine: str, build: Build) -> Json:
     begin_ns = request.received_ns or request.ready_ns
-    span = _span(trace, span_id, engine, "tokenize")
-    span |= _times(begin_ns, request.queued_ns or begin_ns) | {"kind": _INTERNAL, "status": {}}
+    span = new_span(trace, span_id, engine, "tokenize")
+    span |= times(begin_ns, request.queued_ns or begin_ns) | {"kind": INTERNAL, "status": {}}
     known = _FORMER_REVISION if request.has_old_map else build.tokenizer_revision
     span["attributes"] = [
-        _int("input.tokens", request.prompt_tokens),
-        _text("tokenizer.version", known),
+        whole_attribute("input.tokens", request.prompt_tokens),
+        text_attribute("tokenizer.version", known),
     ]
     return span
 
@@ -148,42 +148,46 @@ def _llm_request(request: Request, trace: str, span_id: str, root: str, revision
         "time_in_model_decode": seconds["request_decode_time"],
         "time_in_model_inference": seconds["request_inference_time"],
     }
-    span = _span(trace, span_id, root, "llm_request")
-    span |= _times(request.ready_ns, end_ns) | {"kind": _SERVER, "status": {}}
+    span = new_span(trace, span_id, root, "llm_request")
+    span |= times(request.ready_ns, end_ns) | {"kind": SERVER, "status": {}}
     span["attributes"] = [
         *(_real(f"gen_ai.latency.{name}", value) for name, value in latency.items()),
-        _int("gen_ai.usage.prompt_tokens", request.prompt_tokens),
-        _int("gen_ai.usage.completion_tokens", request.produced),
-        _text("gen_ai.request.id", f"cmpl-{trace[:16]}-0"),
-        _int("gen_ai.request.max_tokens", request.output_tokens),
-        _text("model.version", revision),
+        whole_attribute("gen_ai.usage.prompt_tokens", request.prompt_tokens),
+        whole_attribute("gen_ai.usage.completion_tokens", request.produced),
+        text_attribute("gen_ai.request.id", f"cmpl-{trace[:16]}-0"),
+        whole_attribute("gen_ai.request.max_tokens", request.output_tokens),
+        text_attribute("model.version", revision),
         _real("gen_ai.request.top_p", 1.0),
-        _int("gen_ai.request.n", 1),
+        whole_attribute("gen_ai.request.n", 1),
     ]
     return span
 
 
-def _span(trace: str, span: str, parent: str, name: str) -> Json:
+def new_span(trace: str, span: str, parent: str, name: str) -> Json:
+    """A span without times and attributes."""
     made: Json = {"traceId": trace, "spanId": span, "name": name}
     return made | {"parentSpanId": parent} if parent else made
 
 
-def _times(begin_ns: int, end_ns: int) -> Json:
+def times(begin_ns: int, end_ns: int) -> Json:
+    """Begin and end of a span."""
     return {"startTimeUnixNano": str(begin_ns), "endTimeUnixNano": str(end_ns)}
 
 
 def _http(method: str, status: int) -> list[Json]:
     return [
-        _text("http.request.method", method),
-        _int("http.response.status_code", status),
+        text_attribute("http.request.method", method),
+        whole_attribute("http.response.status_code", status),
     ]
 
 
-def _text(key: str, value: str) -> Json:
+def text_attribute(key: str, value: str) -> Json:
+    """An attribute that is text."""
     return {"key": key, "value": {"stringValue": value}}
 
 
-def _int(key: str, value: int) -> Json:
+def whole_attribute(key: str, value: int) -> Json:
+    """An attribute that is a whole number."""
     return {"key": key, "value": {"intValue": str(value)}}
 
 
@@ -191,12 +195,13 @@ def _real(key: str, value: float) -> Json:
     return {"key": key, "value": {"doubleValue": value}}
 
 
-def _resource(service: str, version: str, pod: str, spans: list[Json]) -> Json:
+def resource(service: str, version: str, pod: str, spans: list[Json]) -> Json:
+    """The spans of one process."""
     scope = "vllm.tracing.otel" if service == "llm-engine" else service
     attributes = [
-        _text("service.name", service),
-        _text("service.version", version),
-        _text("k8s.pod.name", pod),
+        text_attribute("service.name", service),
+        text_attribute("service.version", version),
+        text_attribute("k8s.pod.name", pod),
     ]
     return {
         "resource": {"attributes": attributes},

@@ -78,8 +78,8 @@ _REQUEST: tuple[float, ...] = (
 _REQUEST += (120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0)
 _TOKENS = (1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 2000.0)
 _STEP = tuple(float(2**power) for power in (0, *range(3, 15)))
-_BYTES = tuple(float(4**power) for power in range(3, 12))
-_HTTP = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
+BYTES_BUCKETS = tuple(float(4**power) for power in range(3, 12))
+HTTP_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0)
 
 _ENGINE_BUCKETS: dict[str, Sequence[float]] = {
     "vllm:time_to_first_token_seconds": _TTFT,
@@ -94,7 +94,7 @@ _ENGINE_BUCKETS: dict[str, Sequence[float]] = {
     "vllm:request_prefill_kv_computed_tokens": _TOKENS,
     "vllm:iteration_tokens_total": _STEP,
 }
-_ROUTE = {"http_route": "/v1/completions", "http_request_method": "POST"}
+ROUTE = {"http_route": "/v1/completions", "http_request_method": "POST"}
 _PEER = {"server_address": "retrieval"}
 
 
@@ -104,8 +104,8 @@ class Metrics:
     def __init__(self, from_ns: int) -> None:
         self.from_ns = from_ns
         self._series: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
-        self._served, self._sizes = Histogram(_HTTP), Histogram(_BYTES)
-        self._called = {code: Histogram(_HTTP) for code in ("200", "503")}
+        self._served, self._sizes = Histogram(HTTP_BUCKETS), Histogram(BYTES_BUCKETS)
+        self._called = {code: Histogram(HTTP_BUCKETS) for code in ("200", "503")}
         self._calls: list[Call] = []
         self._cache = CacheMetrics()
         self._aborted = 0
@@ -207,9 +207,9 @@ class Metrics:
             lasted = (call.end_ns - call.begin_ns) / SECOND
             self._called["503" if call.failed else "200"].observe(lasted)
         for line, labels, value in self._served.lines("http_server_request_duration_seconds"):
-            yield line, {**_ROUTE, **labels}, value
+            yield line, {**ROUTE, **labels}, value
         for line, labels, value in self._sizes.lines("http_server_response_body_size_bytes"):
-            yield line, {**_ROUTE, **labels}, value
+            yield line, {**ROUTE, **labels}, value
         for code, histogram in self._called.items():
             peer = {**_PEER, "http_response_status_code": code}
             for line, labels, value in histogram.lines("http_client_request_duration_seconds"):

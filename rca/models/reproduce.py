@@ -24,6 +24,7 @@ from rca.models.gateway import admit
 from rca.models.settings import SECOND, Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns, well_again_ns
+from rca.models.truth import write_truth
 from rca.models.twin import TwinWorker
 from rca.models.workload import arrivals
 
@@ -93,8 +94,7 @@ def reproduce(
     for fault in faults:
         if not fault.reproducible:
             raise CauseError(f"{fault.cause} cannot be reproduced: it {fault.device}")
-    if out.exists() and any(out.iterdir()):
-        raise BundleError("the folder is not empty", path=str(out), hint="name a new one")
+    refuse_full(out)
     say = progress or (lambda _line: None)
     lengths = lengths or Lengths()
     with _workers(engine, say) as bench:
@@ -102,6 +102,16 @@ def reproduce(
         recorder.baseline()
         recorder.incident()
     return out
+
+
+def refuse_full(out: Path) -> None:
+    """Nothing, as long as the folder is new or empty.
+
+    Raises:
+        BundleError: It holds something already.
+    """
+    if out.exists() and any(out.iterdir()):
+        raise BundleError("the folder is not empty", path=str(out), hint="name a new one")
 
 
 class Bench:
@@ -290,8 +300,7 @@ class _Recorder:
             "seed": self.seed,
             "dose": self.dose,
         }
-        lines = [f"{key} = {_toml(value)}\n" for key, value in fields.items()]
-        (self.out / "truth.toml").write_text("".join(lines))
+        write_truth(self.out / "truth.toml", fields)
 
     def _kind(self) -> str:
         return "fault" if len(self.faults) == 1 else "two_faults"
@@ -308,9 +317,3 @@ class _Recorder:
             change = true_change(fault, self.healthy, alone, at_ns)
             found += [change] if change else []
         return found
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(item) for item in value) + "]"
-    return f'"{value}"' if isinstance(value, str) else str(value)
