@@ -6,16 +6,14 @@ gateway's spans carry the trace on to vLLM, whose `llm_request` becomes their ch
 
 from __future__ import annotations
 
-import gzip
 import json
 import random
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
-from pathlib import Path
 from typing import Any
 
 from rca.models.histogram import Histogram
@@ -28,6 +26,7 @@ from rca.models.otlp import (
     times,
     whole_attribute,
 )
+from rca.models.otlp_binary import request
 from rca.models.prometheus import BYTES_BUCKETS, HTTP_BUCKETS, ROUTE
 from rca.models.settings import SECOND
 from rca.models.vllm_faults import Service
@@ -57,13 +56,18 @@ class Answer:
 
 
 class Gateway:
-    """Sends requests, and remembers them as spans and histograms."""
+    """Sends requests, keeps histograms of them, and exports the spans of each when it ends.
 
-    def __init__(self, seed: int) -> None:
+    Args:
+        seed: of the numbers of traces and spans.
+        export: takes a request of an exporter.
+    """
+
+    def __init__(self, seed: int, export: Callable[[bytes], None]) -> None:
+        self._export = export
         self._rng = random.Random(f"gateway:{seed}")
         self._lock = threading.Lock()
         self._served, self._sizes = Histogram(HTTP_BUCKETS), Histogram(BYTES_BUCKETS)
-        self._spans: list[tuple[int, Json]] = []
         self._open: set[threading.Thread] = set()
 
     def play(self, requests: Iterable[Arrival], service: Service, port: int, ends: threading.Event) -> None:
@@ -90,11 +94,10 @@ class Gateway:
             root, client = (f"{self._rng.getrandbits(64):016x}" for _ in range(2))
         answer = Answer(arrival, time.time_ns())
         ask(answer, body(arrival, service), port, f"00-{trace}-{client}-01")
-        spans = _spans(answer, trace, root, client)
+        self._export(request(_spans(answer, trace, root, client)))
         with self._lock:
             self._served.observe((answer.end_ns - answer.sent_ns) / SECOND)
             self._sizes.observe(answer.size_bytes)
-            self._spans.append((answer.end_ns, spans))
             self._open.discard(threading.current_thread())
 
     def lines(self) -> Iterator[Line]:
@@ -104,16 +107,6 @@ class Gateway:
             sizes = list(self._sizes.lines("http_server_response_body_size_bytes"))
         for name, labels, value in (*served, *sizes):
             yield name, {**ROUTE, **labels}, value
-
-    def write(self, path: Path, from_ns: int, until_ns: int) -> None:
-        """Write the spans of requests that ended in a stretch of time, as OTLP JSON lines."""
-        with self._lock:
-            found = sorted(
-                (item for item in self._spans if from_ns <= item[0] <= until_ns),
-                key=lambda item: item[0],
-            )
-        text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for _, line in found)
-        path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
 def ask(answer: Answer, sent: Json, port: int, parent: str = "") -> None:

@@ -43,6 +43,7 @@ from rca.models.workload import arrivals
 SCRAPE_S, PROFILED_STEPS = 2, 24  # what suits a real engine, instead of those of `Lengths`
 _FOREVER_NS = 3600 * SECOND  # traffic that a stretch may use up; it is ended when its time is over
 _WARM_UP_REQUESTS = 4
+_NOT_TRACED = f"00-{1:032x}-{1:016x}-00"
 _HISTORY_NS = 60 * SECOND  # before the recording, in which changes are told of as well
 _AFTER_NS = 10 * SECOND
 # What --middleware names: code of the operator's own in the API server's one process.
@@ -147,7 +148,7 @@ class _Recorder:
         self.profiles = self.folder / "profiles"
         self.profiles.mkdir()
         self.faulty = self.fault.service(self.healthy, self.dose)
-        self.gateway = Gateway(self.seed)
+        self.gateway = Gateway(self.seed, self.receiver.keep)
         self.scraper = Scraper(self._metrics, self.gateway.lines, self.lengths.scrape_s)
 
     def run(self) -> None:
@@ -171,7 +172,7 @@ class _Recorder:
         key = 2 * self.seed + 1
         self.say(f"incident: {self.lengths.lead_in_s} s healthy, {self.lengths.fault_s} s not")
         with self._traffic(self.healthy, key):
-            self._pass(self.pauses.export_s)
+            self._pass(2 * self.pauses.export_s)  # of which the traces have the latter half
             part = self._begin()
             self._pass(self.lengths.lead_in_s)
         injected_ns = time.time_ns()
@@ -203,7 +204,8 @@ class _Recorder:
         for arrival in arrivals(service.traffic, -1, now_ns, now_ns + _FOREVER_NS):
             if arrival.index >= _WARM_UP_REQUESTS:
                 break
-            ask(Answer(arrival, now_ns), body(arrival, service), self.server.port)
+            sent = body(arrival, service)
+            ask(Answer(arrival, now_ns), sent, self.server.port, _NOT_TRACED)
 
     def _metrics(self) -> bytes:
         return self.server.ask("GET", "/metrics", timeout_s=5)
@@ -239,8 +241,11 @@ class _Recorder:
         folder.mkdir(parents=True, exist_ok=True)
         self._pass(self.pauses.export_s)
         self.scraper.write(folder / "metrics.json.gz", part.from_ns, until_ns)
-        self.gateway.write(folder / "traces.jsonl.gz", part.from_ns, until_ns)
-        self.receiver.write(folder / "vllm-spans.otlp.pb", part.from_ns, time.time_ns())
+        self.receiver.write(
+            folder / "traces.otlp.pb.gz",
+            part.from_ns - round(self.pauses.export_s * SECOND),
+            time.time_ns(),
+        )
         with self.log.open("rb") as file:
             file.seek(part.log_bytes)
             (folder / "vllm.log.gz").write_bytes(gzip.compress(file.read(), mtime=0))

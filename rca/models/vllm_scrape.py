@@ -21,8 +21,8 @@ from rca.parsers.prometheus_text import LINE, parse_key
 
 Line = tuple[str, dict[str, str], float]
 _LINE = re.compile(LINE)
-ENGINE_JOB = {"job": "llm-engine", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
-GATEWAY_JOB = {"job": "gateway", "instance": "inference-gateway-0:9464"}
+ENGINE_JOB = {"job": "vllm", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
+GATEWAY_JOB = {"job": "inference-gateway", "instance": "inference-gateway-0:9464"}
 NODE_JOB = {"job": "node", "instance": "node-a:9100"}
 _MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of /proc/stat
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -1,4 +1,7 @@
-"""What vLLM exports as OTLP over HTTP, kept as it came: protobuf with lengths in front."""
+"""A collector of spans: what arrives as OTLP over HTTP is kept as it came, with lengths in front.
+
+One file holds the spans of all services: a trace that lies in several files is not joined again.
+"""
 
 from __future__ import annotations
 
@@ -29,13 +32,15 @@ class Receiver(NamedTuple):
     endpoint: str
     exports: list[Export]
 
+    def keep(self, body: bytes) -> None:
+        """Keep a request of an exporter, received now."""
+        self.exports.append(Export(time.time_ns(), body))
+
     def write(self, path: Path, from_ns: int, until_ns: int) -> None:
-        """Write what was received in a stretch of time; no file when that is nothing."""
+        """Write what was received in a stretch of time, compressed."""
         found = [e.body for e in self.exports if from_ns <= e.received_ns < until_ns and e.body]
-        if found:
-            path.write_bytes(
-                b"".join(len(body).to_bytes(_LENGTH_BYTES, "big") + body for body in found)
-            )
+        data = b"".join(len(body).to_bytes(_LENGTH_BYTES, "big") + body for body in found)
+        path.write_bytes(gzip.compress(data, mtime=0))
 
 
 @contextmanager
