@@ -39,6 +39,7 @@ ELSEWHERE = {
 }
 NOT_RUN = {
     "python scripts/twin_bundles.py": "makes dozens of bundles, which takes an hour",
+    "python scripts/vllm_bundles.py": "needs vLLM and an hour",
     "python scripts/rollback_eval.py": "makes hundreds of bundles, which takes hours",
     "rca fleet ingest /mnt/traces": "needs a Dask cluster and an object store",
 }
