@@ -201,3 +201,68 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
     linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
     return sum(w * p for w, p in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def with_edges(case: Case) -> Case:
+    """The case by hand with a graph: a change, its cause, two things that it moved, a symptom."""
+    case.execute(
+        """INSERT INTO causal_edge VALUES
+        (1, 'kv_pool_too_small', 'change:c41', 'change of deployment/vllm-llama', 'change', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 0.93, 'unknown', NULL, NULL, NULL),
+        (2, 'kv_pool_too_small', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 'E2', 'vllm: kv usage up', 'mechanism', 0.9, 'unknown', NULL, NULL, NULL),
+        (3, 'kv_pool_too_small', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 'E1', 'vllm: waiting up', 'mechanism', 0.9, 'unknown', NULL, NULL, NULL),
+        (4, 'kv_pool_too_small', 'E1', 'vllm: waiting up', 'mechanism', 'E7', 'vllm: e2e latency up', 'symptom', 0.8, 'cause first', 30000000000, 1, 2)"""
+    )
+    return case
+
+
+def with_studies(case: Case) -> Case:
+    """The case by hand with what `rca trial --what-if batch` and `quant` would leave."""
+    row = "(?, ?, ?, 'twin', ?, ?, ?, ?, ?, ?, 'cpu')"
+    for study, setting, load, figure, value, unit, best in (
+        ("batch", "max_num_seqs=16 max_num_batched_tokens=48", 1.0, "slo_share", 0.99, "share", True),
+        ("batch", "max_num_seqs=16 max_num_batched_tokens=48", 1.5, "slo_share", 0.4, "share", False),
+        ("batch", "max_num_seqs=2 max_num_batched_tokens=48", 1.0, "slo_share", 0.5, "share", False),
+        ("quant", "format=float32", None, "decode_step", 900_000.0, "ns", True),
+        ("quant", "format=float32", None, "kl_to_float32", 0.0, "nat", True),
+        ("quant", "format=float32", None, "top1_agreement", 1.0, "share", True),
+        ("quant", "format=int8", None, "decode_step", 700_000.0, "ns", False),
+        ("quant", "format=int8", None, "kl_to_float32", 1e-5, "nat", False),
+    ):  # fmt: skip
+        case.execute(
+            f"INSERT INTO what_if VALUES {row}",
+            [study, setting, load, figure, value, value * 0.9, value * 1.1, unit, best],
+        )
+    return case
+
+
+def test_the_graph_leads_from_the_change_to_what_users_felt() -> None:
+    assert Charts(case_builder.diagnosed()).causal() is None
+    spec = spec_of(Charts(with_edges(case_builder.diagnosed())).causal())
+    known, unknown, heads, words, frames, labels = spec["layer"]
+    assert [r["told"] for r in known["data"]["values"]] == ["0.80, 30 s"]
+    assert len(unknown["data"]["values"]) == 3  # dashed
+    assert len(heads["data"]["values"]) == len(words["data"]["values"]) == 4
+    boxes = sorted(frames["data"]["values"], key=lambda b: (b["x"], -b["at"]))
+    assert [" ".join(b["label"]) for b in boxes] == [
+        "change of deployment/vllm-llama", "kv pool too small", "vllm: kv usage up", "vllm: waiting up",
+        "vllm: e2e latency up",
+    ]  # fmt: skip
+    assert labels["data"] == frames["data"]
+    unsure = with_edges(case_builder.unknown())
+    assert Charts(unsure).causal() is None  # no cause, no graph
+
+
+def test_studies_of_settings_are_drawn_where_they_were_made() -> None:
+    none = Charts(case_builder.diagnosed())
+    assert none.batch() is None and none.quantisation() is None
+    charts = Charts(with_studies(case_builder.diagnosed()))
+    cells = values_of(spec_of(charts.batch()))
+    assert [(c["setting"], c["load"], c["told"]) for c in cells] == [
+        ("seqs 2 tokens 48", "×1", "50%"),
+        ("seqs 16 tokens 48", "×1", "★ 99%"),
+        ("seqs 16 tokens 48", "×1.5", "40%"),
+    ]
+    spec = spec_of(charts.quantisation())
+    best, other = (layer["data"]["values"] for layer in spec["layer"][1:3])
+    assert [(r["setting"], r["ms"], r["kl"]) for r in best] == [("float32", 0.9, 0.0)]
+    assert [(r["setting"], r["ms"], r["kl"]) for r in other] == [("int8", 0.7, 1e-5)]

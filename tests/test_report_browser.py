@@ -13,7 +13,10 @@ from typing import Any
 
 import case_builder
 import pytest
+from test_charts import with_studies
 
+from rca.pipeline import Options, analyze
+from rca.postmortem.charts import PLANS
 from rca.postmortem.html import write_html
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
@@ -186,6 +189,28 @@ def test_other_answers_open_as_well(browser: Any, build: Any, tmp_path: Path) ->
     path = write_html(build(), tmp_path)
     found = Opened(browser, path)
     assert (found.said, found.asked) == ([], [path.as_uri()])
+    found.page.close()
+
+
+@pytest.mark.slow
+def test_every_kind_of_chart_is_drawn_under_the_policy(browser: Any, tmp_path: Path) -> None:
+    """On a recorded incident with everything in it, as `rca trial` leaves it."""
+    sample = Path(__file__).parent.parent / "sample_traces" / "02_kv_pool_too_small"
+    effect = '{"ratio": 4.0, "low": 3.5, "high": 4.6, "pairs": 6}'
+    with analyze([sample], options=Options(trial_budget_s=None)) as case:
+        case.execute(
+            "UPDATE trial SET status = 'validated', details = ?",
+            [f'{{"effects": {{"fault": {{"ttft_p50": {effect}}}}}}}'],
+        )
+        path = write_html(with_studies(case), tmp_path)
+    found = Opened(browser, path)
+    assert (found.said, found.asked) == ([], [path.as_uri()])
+    drawn = set(found.page.evaluate("Object.keys(report.views)"))
+    assert drawn == {p.name for p in PLANS} - {"streams"}  # there is no GPU in the sample
+    for name in drawn:
+        live = found.page.locator(f"figure[data-chart={name}] .live")
+        assert live.locator("svg, canvas").count()
+        assert live.bounding_box()["height"] > 60
     found.page.close()
 
 

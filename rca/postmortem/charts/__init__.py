@@ -9,6 +9,7 @@ from typing import Any
 
 from rca.answer import Answer, read
 from rca.case import Case
+from rca.postmortem.charts.causal import causal_graph
 from rca.postmortem.charts.data import ChartData
 from rca.postmortem.charts.draw import specification, svg
 from rca.postmortem.charts.effects import effects, trial_effects
@@ -19,8 +20,9 @@ from rca.postmortem.charts.parts import attribution
 from rca.postmortem.charts.spread import distributions
 from rca.postmortem.charts.style import config
 from rca.postmortem.charts.timeline import timeline
+from rca.postmortem.charts.what_if import batch_map, quantisation_front
 
-__all__ = ["Chart", "Charts", "draw", "write"]
+__all__ = ["PLANS", "Chart", "Charts", "draw", "write"]
 
 _REPORT_WIDTH = 860
 
@@ -58,7 +60,7 @@ class _Plan:
     in_document: bool = False
 
 
-_PLANS = (
+PLANS = (
     _Plan("timeline", "Timeline", "All recordings on one clock. Shaded: the incident window. Dashes: changes and alerts. Grey line: the healthy value.",
           timeline, in_document=True),
     _Plan("attribution", "Where the added time went", "Mean time of a request; the parts add up, what no part explains is the residual.",
@@ -73,12 +75,18 @@ _PLANS = (
           kernel_difference),
     _Plan("streams", "GPU streams", "How busy each stream was over the time of its capture.",
           gpu_streams),
+    _Plan("causal", "Cause and effect", "Solid: the onset of the cause was measured first, and the lag stands there; dashed: the order is not known. The number is the confidence.",
+          lambda data, width: causal_graph(data.answer, width)),
     _Plan("slo", "Where the objective held", "By load, over requests of both sides; a cell without a number has fewer than ten.",
           slo_heat_map),
     _Plan("context", "By prompt length", "Median time to the first token; dashed: healthy.",
           context_curve),
     _Plan("trial", "The experiment", "Figures of the model, not of production, with 95 % intervals over pairs of runs.",
           lambda data, width: trial_effects(data.answer, width)),
+    _Plan("batch", "What if: batch size", "Figures of the model, not of production.",
+          batch_map),
+    _Plan("quant", "What if: number format", "Figures of the model, not of production. Diamonds: nothing tried is faster and truer.",
+          quantisation_front),
 )  # fmt: skip
 
 
@@ -116,6 +124,18 @@ class Charts:
         """How busy the GPU streams of each capture were."""
         return _coloured(gpu_streams(self._data))
 
+    def causal(self) -> Any:
+        """What brought what about, as far as the evidence tells."""
+        return _coloured(causal_graph(self._data.answer))
+
+    def batch(self) -> Any:
+        """Where the objective held in `rca trial --what-if batch`."""
+        return _coloured(batch_map(self._data))
+
+    def quantisation(self) -> Any:
+        """Speed against exactness in `rca trial --what-if quant`."""
+        return _coloured(quantisation_front(self._data))
+
     def objective(self) -> Any:
         """Where the objective held, by batch size and arrival rate."""
         return _coloured(slo_heat_map(self._data))
@@ -131,7 +151,7 @@ def draw(case: Case, answer: Answer) -> list[Chart]:
 
     data = ChartData(case, answer)
     drawn = []
-    for plan in _PLANS:
+    for plan in PLANS:
         with debug_mode(False):  # no checks against the schema while it is built
             chart = plan.make(data, _REPORT_WIDTH)
         if chart is None:
@@ -145,7 +165,7 @@ def draw(case: Case, answer: Answer) -> list[Chart]:
 
 def write(charts: list[Chart], out: Path) -> list[Chart]:
     """Write those that the postmortem shows to OUT/charts/*.svg; returns them."""
-    shown = [c for c in charts if any(p.name == c.name and p.in_document for p in _PLANS)]
+    shown = [c for c in charts if any(p.name == c.name and p.in_document for p in PLANS)]
     for chart in shown:
         path = out / chart.path
         path.parent.mkdir(parents=True, exist_ok=True)
