@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,12 @@ class Trace(msgspec.Struct, gc=False):
     """A trace with the processes that its spans name."""
 
     spans: list[Span] | None = None
-    processes: dict[str, Process] | None = None
+    processes: dict[str, msgspec.Raw] | None = None
     warnings: list[str] | None = None
 
 
 _decode_trace = msgspec.json.Decoder(Trace, strict=False).decode
+_decode_process = msgspec.json.Decoder(Process | None, strict=False).decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -94,6 +96,12 @@ def _typed(tag: Tag) -> Any:
         return _NUMBERS[tag.type](tag.value) if tag.type in _NUMBERS else tag.value
     except ValueError:
         return tag.value
+
+
+@lru_cache(maxsize=1024)
+def _place_of(text: bytes) -> tuple[str | None, bytes]:
+    """The same processes come with every trace."""
+    return _place(_decode_process(text))
 
 
 def _place(process: Process | None) -> tuple[str | None, bytes]:
@@ -184,7 +192,7 @@ def _traces(data: bytes) -> list[msgspec.Raw]:
     document: dict[str, msgspec.Raw] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     if "data" not in document:
         return [msgspec.Raw(data)]
-    inner = bytes(document["data"]).lstrip()
+    inner = memoryview(document["data"])  # hundreds of MB are not copied
     return _decode_parts(inner) if inner[:1] == b"[" else [document["data"]]
 
 
@@ -214,7 +222,7 @@ def _read(path: Path, sink: Sink) -> None:
 
 
 def _add_trace(trace: Trace, reader: SpanReader) -> None:
-    places = {key: _place(process) for key, process in (trace.processes or {}).items()}
+    places = {key: _place_of(bytes(text)) for key, text in (trace.processes or {}).items()}
     for span in trace.spans or ():
         place = places.get(span.processID or "")
         reader.add(span, *(_place(span.process) if place is None else place))

@@ -149,12 +149,13 @@ def read_all(path: Path, limit: int) -> tuple[bytes, str | None]:
     Raises:
         ParseError: More than `limit` bytes.
     """
-    blocks = Blocks(path)
-    data = bytearray()
+    blocks = Blocks(path, max(BLOCK_BYTES, min(path.stat().st_size, limit)))
+    parts, size = [], 0
     for block in blocks:
-        data += block
-        if len(data) > limit:
+        parts.append(block)
+        size += len(block)
+        if size > limit:
             raise ParseError(
                 f"is larger than {limit:,} bytes, too large for its format", path=str(path)
             )
-    return bytes(data), blocks.damage
+    return b"".join(parts), blocks.damage

@@ -13,10 +13,11 @@ from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.stream import Blocks, compression
 from rca.parsers.torch_profiler_events import EventTables
-from rca.parsers.torch_profiler_half import READ_BYTES, SecondHalf, place, read_blocks, take
+from rca.parsers.torch_profiler_half import SecondHalf, place, read_blocks, take
 from rca.parsers.torch_profiler_reader import Reader
 
 MAX_HEAD_BYTES = 268_435_456
+READ_BYTES = 2_097_152
 TAIL_BYTES = 4_194_304
 _YEAR_2001_NS = 1_000_000_000_000_000_000
 _YEAR_2096_NS = 4_000_000_000_000_000_000
@@ -76,16 +77,18 @@ def _read_events(
 ) -> bytes:
     """All events; returns what follows them."""
     reader = Reader(tables, sink)
-    middle = None if _is_compressed(path) else place(path, begun.at)
-    if middle is None:
+    if _is_compressed(path):
         reader.feed(chain([begun.first], stream))
         return reader.finish()
-    with SecondHalf(path, middle, tables.base_ns) as second, path.open("rb") as file:
+    middle = place(path, begun.at)
+    with path.open("rb") as file:
         file.seek(begun.at)
-        reader.feed(read_blocks(file, middle - begun.at))
-        half = second.result() if reader.ends_here() else None
-        if half:
-            return take(half, tables, sink)
+        if middle is not None:
+            with SecondHalf(path, middle, tables.base_ns) as second:
+                reader.feed(read_blocks(file, middle - begun.at))
+                half = second.result() if reader.ends_here() else None
+                if half:
+                    return take(half, tables, sink)
         reader.feed(read_blocks(file))
     return reader.finish()
 

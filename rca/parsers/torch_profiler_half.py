@@ -21,10 +21,9 @@ import pyarrow.compute as pc
 
 from rca.parsers.format import Rows, Sink
 from rca.parsers.torch_profiler_events import EventTables
-from rca.parsers.torch_profiler_reader import SEPARATOR, Reader
+from rca.parsers.torch_profiler_reader import BLOCK_BYTES, SEPARATOR, Reader
 
 MIN_BYTES = 67_108_864
-READ_BYTES = 2_097_152
 _FIRST_SHARE = 0.47  # the first process also writes the rows of both
 _SEARCH_BYTES = 1_048_576
 
@@ -151,7 +150,7 @@ def read_blocks(file: BinaryIO, n_bytes: int | None = None) -> Iterator[bytes]:
     """The next bytes of a file, all of them or so many."""
     left = n_bytes
     while left is None or left > 0:
-        block = file.read(READ_BYTES if left is None else min(READ_BYTES, left))
+        block = file.read(BLOCK_BYTES if left is None else min(BLOCK_BYTES, left))
         if not block:
             return
         left = None if left is None else left - len(block)
