@@ -37,6 +37,7 @@ _RESULTS = frozenset(
         "slow_attribute", "blast_radius", "latency_by_context", "slo_heat_map", "indicator",
         "request_part", "cohort_part", "queue_replay", "latency_driver",
         "memory_use", "invalidation_storm", "version_window", "call_depth", "causal_edge",
+        "lint_finding", "cause_file",
     }
 )  # fmt: skip
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}

@@ -134,20 +134,20 @@ def _targets(counts: pl.DataFrame, spans: pl.DataFrame, key: str) -> list[Target
 
 
 def _target(name: str, counts: pl.DataFrame, spans: pl.DataFrame) -> Target | None:
-    grid = counts.pivot(
-        "ts_ns", index=("longer_than", "up_to"), values="n", aggregate_function="sum"
-    ).fill_null(0.0)
-    times = np.array(sorted(int(c) for c in grid.columns[2:]), dtype=np.int64)
+    times, column = np.unique(counts["ts_ns"].to_numpy(), return_inverse=True)
     if len(times) < FEWEST_SCRAPES:
         return None
     step = int(np.median(np.diff(times)))
     edges = (np.concatenate([[times[0] - step], times]) - times[0]) / 1e9
     ends = (spans["end_ns"].to_numpy() - times[0]) / 1e9
     seconds = spans["seconds"].to_numpy()
-    matrix = grid.select([str(t) for t in times]).to_numpy()
+    limits = counts.select("longer_than", "up_to").to_numpy()
+    bounds, row = np.unique(limits, axis=0, return_inverse=True)
+    cells = row.ravel() * len(times) + column
+    matrix = np.bincount(cells, counts["n"].to_numpy(), len(bounds) * len(times))
+    matrix = matrix.reshape(len(bounds), len(times))
     kept = np.flatnonzero(matrix.sum(axis=1) > 0)
-    bounds = grid.select("longer_than", "up_to").to_numpy()[kept]
-    inside = [np.sort(ends[(seconds > low) & (seconds <= high)]) for low, high in bounds]
+    inside = [np.sort(ends[(seconds > low) & (seconds <= high)]) for low, high in bounds[kept]]
     return Target(name, edges, matrix[kept], inside)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -151,16 +152,19 @@ def draw(case: Case, answer: Answer) -> list[Chart]:
 
     data = ChartData(case, answer)
     drawn = []
-    for plan in PLANS:
-        with debug_mode(False):  # no checks against the schema while it is built
-            chart = plan.make(data, _REPORT_WIDTH)
-        if chart is None:
-            continue
-        spec = specification(chart)
-        said = [plan.message, *(data.thinned if plan.name == "timeline" else [])]
-        picture = svg(spec, plan.name)
-        drawn.append(Chart(plan.name, plan.title, " ".join(said), picture, spec))
-    return drawn
+    with ThreadPoolExecutor(1) as pool:  # while one is converted the next is put together
+        for plan in PLANS:
+            with debug_mode(False):  # no checks against the schema while it is built
+                chart = plan.make(data, _REPORT_WIDTH)
+            if chart is None:
+                continue
+            spec = specification(chart)
+            said = [plan.message, *(data.thinned if plan.name == "timeline" else [])]
+            drawn.append((plan, " ".join(said), spec, pool.submit(svg, spec, plan.name)))
+    return [
+        Chart(plan.name, plan.title, message, picture.result(), spec)
+        for plan, message, spec, picture in drawn
+    ]
 
 
 def write(charts: list[Chart], out: Path) -> list[Chart]:

@@ -51,12 +51,13 @@ def svg(spec: dict[str, Any], name: str) -> str:
     text: str = vl_convert.vegalite_to_svg(
         spec, vl_version=vega_lite_version(), config=config("light"), allowed_base_urls=[]
     )
-    for number, found in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))):
-        text = re.sub(
-            rf'(\bid="|url\(#|href="#){re.escape(found)}(?=["\)])',
-            rf"\g<1>{name}-{number}",
-            text,
-        )
+    ids = dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))
+    names = {found: f"{name}-{number}" for number, found in enumerate(ids)}
+    text = re.sub(
+        r'(\bid="|url\(#|href="#)([^")]+)(?=["\)])',
+        lambda match: match[1] + names.get(match[2], match[2]),
+        text,
+    )
     return text.strip() + "\n"
 
 
