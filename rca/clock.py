@@ -143,9 +143,8 @@ def _target(name: str, counts: pl.DataFrame, spans: pl.DataFrame) -> Target | No
     seconds = spans["seconds"].to_numpy()
     limits = counts.select("longer_than", "up_to").to_numpy()
     bounds, row = np.unique(limits, axis=0, return_inverse=True)
-    cells = row.ravel() * len(times) + column
-    matrix = np.bincount(cells, counts["n"].to_numpy(), len(bounds) * len(times))
-    matrix = matrix.reshape(len(bounds), len(times))
+    matrix = np.zeros((len(bounds), len(times)))
+    np.add.at(matrix, (row.ravel(), column), counts["n"].to_numpy())
     kept = np.flatnonzero(matrix.sum(axis=1) > 0)
     inside = [np.sort(ends[(seconds > low) & (seconds <= high)]) for low, high in bounds[kept]]
     return Target(name, edges, matrix[kept], inside)

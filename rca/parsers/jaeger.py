@@ -193,7 +193,7 @@ def _traces(data: bytes) -> list[msgspec.Raw]:
     if "data" not in document:
         return [msgspec.Raw(data)]
     inner = memoryview(document["data"])  # hundreds of MB are not copied
-    return _decode_parts(inner) if inner[:1] == b"[" else [document["data"]]
+    return _decode_parts(inner) if inner[0] == ord("[") else [document["data"]]
 
 
 def _read(path: Path, sink: Sink) -> None:
