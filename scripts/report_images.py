@@ -48,7 +48,7 @@ def _report(folder: Path, arguments: list[str]) -> Path:
         with Case.open(Path(arguments[0]), read_only=True) as case:
             return write_html(case, folder)
     os.chdir(ROOT)
-    with rca.analyze(SAMPLE, trial_budget_s=60) as case:
+    with rca.analyze(SAMPLE) as case:
         return write_html(case, folder)
 
 
@@ -59,7 +59,7 @@ def _shoot(browser: Any, html: Path, scheme: str) -> None:
     page.screenshot(path=IMAGES / f"report_{scheme}.png")
     if scheme == "light":
         page.add_style_tag(content="nav { position: static !important; }")
-        for name in ("attribution", "distributions", "trial"):
+        for name in ("attribution", "distributions", "causal"):
             figure = page.locator(f"figure[data-chart={name}]")
             if figure.count():
                 figure.screenshot(path=IMAGES / f"chart_{name}.png")

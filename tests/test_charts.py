@@ -248,6 +248,11 @@ def test_the_graph_leads_from_the_change_to_what_users_felt() -> None:
         "vllm: e2e latency up",
     ]  # fmt: skip
     assert labels["data"] == frames["data"]
+    late = with_edges(case_builder.diagnosed())
+    late.execute("UPDATE causal_edge SET order_seen = 'effect first' WHERE id = 4")
+    dashed, _, words, *_ = spec_of(Charts(late).causal())["layer"]
+    assert len(dashed["data"]["values"]) == 4  # none is known to have come first as it should
+    assert words["data"]["values"][3]["told"] == "0.80, effect first"
     unsure = with_edges(case_builder.unknown())
     assert Charts(unsure).causal() is None  # no cause, no graph
 

@@ -76,7 +76,7 @@ PLANS = (
           kernel_difference),
     _Plan("streams", "GPU streams", "How busy each stream was over the time of its capture.",
           gpu_streams),
-    _Plan("causal", "Cause and effect", "Solid: the onset of the cause was measured first, and the lag stands there; dashed: the order is not known. The number is the confidence.",
+    _Plan("causal", "Cause and effect", "Solid: the onset of the cause was measured first, and the lag stands there; dashed: the order is not known, or the effect came first. The number is the confidence.",
           lambda data, width: causal_graph(data.answer, width)),
     _Plan("slo", "Where the objective held", "By load, over requests of both sides; a cell without a number has fewer than ten.",
           slo_heat_map),

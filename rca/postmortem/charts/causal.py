@@ -12,7 +12,7 @@ from rca.plain import confidence, duration, printable
 from rca.postmortem.charts.style import WIDTH
 
 _COLUMNS = ("change", "cause", "mechanism", "symptom")
-_GAP, _ROW, _BOX = 92, 58, 44  # px: between columns, from box to box, height of a box
+_GAP, _ROW, _BOX = 104, 58, 44  # px: between columns, from box to box, height of a box
 _LINE, _LETTERS = 13, 23  # px from line to line; letters in the narrowest box of the report
 
 
@@ -90,20 +90,19 @@ def _placed(columns: list[dict[str, str]], box: float, height: float) -> dict[st
 
 
 def _arrows(edges: Sequence[Edge], nodes: dict[str, _Node], box: float) -> list[dict[str, Any]]:
-    """Lines from side to side; words stand where the ends lie farther apart."""
+    """Lines from side to side, with words at their middle."""
     rows = []
     for edge in edges:
         start, end = nodes[edge.cause], nodes[edge.effect]
-        fans_out = sum(e.cause == edge.cause for e in edges) > 1
-        part = 0.7 if fans_out else 0.3
         left, right = start.left + box, end.left - 5
         said = confidence(edge.confidence)
-        if edge.lag_ns is not None:
+        if edge.order_seen == "effect first":
+            said += ", effect first"
+        elif edge.lag_ns is not None:
             said += f", {duration(edge.lag_ns)}"
         rows.append(
             {"x": left, "x2": right, "y": start.middle, "y2": end.middle, "told": said,
-             "at": left + part * (right - left),
-             "level": start.middle + part * (end.middle - start.middle),
+             "at": (left + right) / 2, "level": (start.middle + end.middle) / 2,
              "order": edge.order_seen}
         )  # fmt: skip
     return rows
@@ -116,7 +115,7 @@ def _layers(rows: list[dict[str, Any]], x: _Channel, y: _Channel) -> list[Any]:
 
     layers = []
     for known, dash in ((True, [1, 0]), (False, [4, 3])):
-        mine = [r for r in rows if (r["order"] != "unknown") == known]
+        mine = [r for r in rows if (r["order"] == "cause first") == known]
         if mine:
             layers.append(
                 alt.Chart(Rows(mine))
