@@ -49,17 +49,16 @@ def residuals(signals: Sequence[Signal]) -> list[Signal]:
 
 def _of_requests(own: Signal, signals: Sequence[Signal]) -> Signal | None:
     same = {s.role: s for s in signals if s.service == own.service}
-    every = same.get("e2e_latency")
-    if every is None:
+    every, side = same.get("e2e_latency"), _reference(own)
+    if every is None or not len(side(every).ts_ns):
         return None
-    side = _reference(own)
     life_ns = max(int(1e9 * float(np.median(side(every).values))), 1_000_000)
     sizes = [same[name] for name in _SIZES if name in same and len(side(same[name]).ts_ns)]
 
     def features(part: _Side) -> Values:
         return _around(part(every), [part(s) for s in sizes], part(own), life_ns)
 
-    return _left(own, features) if len(side(every).ts_ns) else None
+    return _left(own, features)
 
 
 def _of_scrapes(own: Signal, signals: Sequence[Signal]) -> Signal | None:

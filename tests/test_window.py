@@ -62,6 +62,15 @@ def test_what_demand_explains_is_taken_out() -> None:
     assert abs(np.median(left.incident.values)) < 0.05
 
 
+def test_a_service_with_a_few_requests_and_all_of_them_healthy_is_no_matter() -> None:
+    """Spans at a recording's edge whose parents are outside of it make such a service."""
+    few = points(*(np.linspace(1, 2, 9),) * 2, -1)
+    signals = [
+        Signal("trace", role, "edge", "", EMPTY, few) for role in ("e2e_latency", "ttft")
+    ]
+    assert residuals(signals) == []
+
+
 def test_a_slower_build_stands_out_that_bursts_hide() -> None:
     scan = find(requests(2, 1.3))
     assert scan is not None
