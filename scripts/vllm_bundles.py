@@ -1,8 +1,8 @@
 """Record a real vLLM with each of some faults, analyse the bundles, and print the table of docs/reproducer.md.
 
-    python scripts/vllm_bundles.py OUT [CAUSE...] [--seed 1]
+    python scripts/vllm_bundles.py OUT [CAUSE...] [--seed 1] [--rate 2.5]
 
-Needs vLLM (docs/reproducer.md) and four to six minutes a cause, one after the other. Bundles that are there
+The rate is that of the healthy service, requests a second: fewer suit a machine that is busy otherwise. Needs vLLM (docs/reproducer.md) and four to six minutes a cause, one after the other. Bundles that are there
 already are not recorded again. No experiment is run. Load is node_load1, the mean of the incident's part.
 """
 
@@ -14,7 +14,7 @@ import tomllib
 from pathlib import Path
 
 from rca.evaluate import Task, judge_bundle
-from rca.models.vllm_faults import VLLM_FAULTS
+from rca.models.vllm_faults import VLLM_FAULTS, Service
 from rca.models.vllm_record import record
 from rca.pipeline import read
 from rca.scores import Outcome
@@ -41,6 +41,7 @@ def main(arguments: list[str]) -> int:
     told.add_argument("out", type=Path)
     told.add_argument("causes", nargs="*", default=list(VLLM_FAULTS))
     told.add_argument("--seed", type=int, default=1)
+    told.add_argument("--rate", type=float, default=Service().traffic.rate_per_s)
     options = told.parse_args(arguments)
     rows = []
     for cause in options.causes:
@@ -50,6 +51,7 @@ def main(arguments: list[str]) -> int:
                 cause,
                 bundle,
                 seed=options.seed,
+                healthy=Service().asked(rate_per_s=options.rate),
                 progress=lambda line: print(line, file=sys.stderr),
             )
         rows.append(row(bundle))

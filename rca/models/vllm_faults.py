@@ -136,7 +136,7 @@ def _threads(service: Service, dose: float) -> Service:
 
 def _schemas(service: Service, dose: float) -> Service:
     asked = service.asked(schema_share=0.3)
-    return replace(asked, schema_properties=max(1, round(14 * dose)))
+    return replace(asked, schema_properties=max(1, round(10 * dose)))
 
 
 _ALL = (

@@ -38,7 +38,7 @@ from rca.models.workload import Arrival
 _ERROR = 2
 _TIMEOUT_S = 120.0
 _NO_ANSWER = int(HTTPStatus.SERVICE_UNAVAILABLE)  # what the gateway answers when vLLM does not
-_SCHEMA_WORDS = 400
+_LONGEST_TEXT = (180, 260)  # characters, from and to
 
 Json = dict[str, Any]
 
@@ -146,14 +146,16 @@ def body(arrival: Arrival, service: Service) -> Json:
 
 
 def schema(arrival: Arrival, properties: int) -> Json:
-    """A schema that no other request has, so that its grammar is compiled anew."""
+    """A schema that no other request has, so that its grammar is compiled anew.
+
+    A bound on a string's length is what takes long: a state for each character.
+    """
     rng = random.Random(f"schema:{arrival.at_ns}:{arrival.index}")
     names = [f"p{rng.randrange(10**6)}" for _ in range(properties)]
-    choices = {
-        name: {"type": "string", "enum": [f"w{rng.randrange(_SCHEMA_WORDS)}" for _ in range(8)]}
-        for name in names
+    bounded = {
+        name: {"type": "string", "maxLength": rng.randrange(*_LONGEST_TEXT)} for name in names
     }
-    return {"type": "object", "properties": choices, "required": names}
+    return {"type": "object", "properties": bounded, "required": names}
 
 
 def _spans(answer: Answer, trace: str, root: str, client: str) -> Json:
