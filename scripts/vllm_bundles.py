@@ -2,8 +2,9 @@
 
     python scripts/vllm_bundles.py OUT [CAUSE...] [--seed 1] [--rate 2.5]
 
-The rate is that of the healthy service, requests a second: fewer suit a machine that is busy otherwise. Needs vLLM (docs/reproducer.md) and four to six minutes a cause, one after the other. Bundles that are there
-already are not recorded again. No experiment is run. Load is node_load1, the mean of the incident's part.
+Needs vLLM (docs/reproducer.md) and four to six minutes a cause, one after the other. Bundles that are there
+already are not recorded again. The rate is that of the healthy service, requests a second: fewer suit a machine
+that is busy otherwise. No experiment is run. Load is node_load1, the mean of the incident's part.
 """
 
 from __future__ import annotations
