@@ -14,6 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rca.case import Case
+from rca.plain import quantity
 
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -120,6 +121,16 @@ _LEAST = {
     "ratio": 0.01, "%": 1.0, "s": 1e-5, "requests": 0.3, "1/s": 0.02, "requests/s": 0.05,
     "per scrape": 0.02, "per matrix multiplication": 0.03,
 }  # fmt: skip
+
+
+def limit_of(role: str, threshold: float, is_slope: bool) -> tuple[str, str]:
+    """What an alert watches and its threshold, as people read them: a role, or its growth a second."""
+    known = meanings().get(role)
+    unit = known.unit if known else ""
+    name = role.replace("_", " ")
+    if is_slope:
+        return f"{name} growth", quantity(threshold, f"{unit}/s")
+    return name, quantity(threshold, unit)
 
 
 @cache

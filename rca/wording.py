@@ -22,6 +22,7 @@ from rca.answer import (
 )
 from rca.case import Case
 from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
+from rca.signals import limit_of
 
 HEADLINES = {
     "diagnosed": "cause found",
@@ -266,9 +267,12 @@ def _gate(gate: str) -> str:
 
 def guard_rail(rule: GuardRule) -> str:
     """What a rule watches, how early it fires here, and how often on the healthy side."""
-    name = printable(f"{rule.service} {rule.role}".strip(), 80).replace("_", " ")
+    watched, limit = limit_of(rule.role, rule.threshold, "deriv(" in rule.expr)
+    name = printable(f"{rule.service} {watched}".strip(), 80)
     side = "above" if rule.side == "up" else "below"
-    head = f"{printable(rule.alert, 80)}: {name} {side} {number(rule.threshold)} for {duration(rule.for_s * 1e9)}"
+    head = (
+        f"{printable(rule.alert, 80)}: {name} {side} {limit} for {duration(rule.for_s * 1e9)}"
+    )
     what = "the alert that fired" if rule.against == "alert" else "the start of the window"
     if rule.lead_s is None:
         fired = "silent in this incident"

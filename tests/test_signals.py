@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rca.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
 from rca.scan import find
-from rca.signals import EMPTY, Points, Signal
+from rca.signals import EMPTY, Points, Signal, limit_of
 
 SECOND = 1_000_000_000
 START = 1_780_000_000 * SECOND
@@ -136,3 +136,12 @@ def test_two_stretches_that_nearly_touch_are_one_incident() -> None:
     values = noisy(1.0, 30, 1) + noisy(4.0, 20, 2) + noisy(1.0, 3, 3) + noisy(4.0, 20, 4)
     first, last = stretches([latency(values, noisy(1.0, 80, 5))])[0]
     assert (abs(first - 30) <= 1, abs(last - 72) <= 1) == (True, True)
+
+
+def test_the_limit_of_an_alert_is_told_in_its_unit() -> None:
+    assert limit_of("itl", 0.0373, is_slope=False) == ("itl", "37.3 ms")
+    assert limit_of("host_memory", 200_000.0, is_slope=True) == (
+        "host memory growth",
+        "200 kB/s",
+    )
+    assert limit_of("waiting", 1.0, is_slope=False) == ("waiting", "1")

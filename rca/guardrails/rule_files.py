@@ -12,6 +12,7 @@ import yaml
 
 from rca.guardrails.watch import Grid, Series, Signal
 from rca.plain import printable
+from rca.signals import limit_of
 
 _CHECKS = 12
 _RUNBOOK = "rca causes {cause}"
@@ -69,9 +70,9 @@ def _plain(text: str) -> str:
 def _annotations(rule: Rule, cause: str) -> dict[str, str]:
     where = f" of {printable(rule.signal.service, 60)}" if rule.signal.service else ""
     side = "above" if rule.side == "up" else "below"
-    name = rule.signal.role.replace("_", " ")
+    name, limit = limit_of(rule.signal.role, rule.threshold, rule.signal.how == "slope")
     return {
-        "summary": _literal(f"{name}{where} is {side} {rule.threshold:.4g}"),
+        "summary": _literal(f"{name}{where} is {side} {limit}"),
         "action": rule.action,
         "runbook": _RUNBOOK.format(cause=cause),
     }
