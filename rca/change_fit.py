@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rca.case import Case
 from rca.catalogue import Cause
@@ -14,6 +15,7 @@ from rca.weights import FLAT, settings
 _ENGINE_WORDS = re.compile(
     r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE
 )
+_ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _BUILD_WORDS = re.compile(r"image|version|digest|build|sha256|v?[0-9]+\.[0-9]+", re.IGNORECASE)
 _TRAFFIC_WORDS = re.compile(
     r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE
@@ -26,6 +28,7 @@ class Change:
 
     Attributes:
         unsafe: Causes that a setting it brought is known to bring about, from the rules for settings.
+        of_engine: Whether its subject is an inference engine: by the telemetry, else by its name.
     """
 
     id: str
@@ -35,11 +38,51 @@ class Change:
     text: str
     age_s: float
     unsafe: frozenset[str] = frozenset()
+    of_engine: bool | None = None
 
 
 def is_engine(name: str | None) -> bool:
     """Whether a name is that of an inference engine."""
     return bool(_ENGINE_WORDS.search(name or ""))
+
+
+def engines(case: Case) -> frozenset[str]:
+    """Services that the telemetry shows to be inference engines, whatever they are called."""
+    return frozenset(
+        s
+        for (s,) in case.rows(
+            f"SELECT service FROM series_role WHERE role IN {_ENGINE_ROLES} "
+            "UNION SELECT service FROM engine_span ORDER BY 1"
+        )
+        if s
+    )
+
+
+def of_engine(case: Case) -> Callable[[str], bool]:
+    """Whether the subject of a change is an engine: a service of that name, or a model it serves."""
+    known = engines(case)
+    others = {
+        s
+        for (s,) in case.rows(
+            "SELECT service FROM series_role UNION SELECT service FROM span ORDER BY 1"
+        )
+        if s and s not in known
+    }
+    models = [
+        m
+        for (m,) in case.rows(
+            "SELECT DISTINCT labels['model_name'] FROM series WHERE labels['model_name'] IS NOT NULL"
+        )
+        if m
+    ]
+
+    def told(subject: str) -> bool:
+        name = subject.rsplit("/", 1)[-1]
+        if name in others:
+            return False
+        return name in known or any(m in subject for m in models) or is_engine(subject)
+
+    return told
 
 
 def changes(case: Case) -> list[Change]:
@@ -49,7 +92,7 @@ def changes(case: Case) -> list[Change]:
         "ORDER BY id LIMIT 1"
     )[0]
     doubt = max(4 * margin, int(settings()["onset_doubt"] * (end - start)))
-    unsafe = _unsafe(case)
+    unsafe, about_engine = _unsafe(case), of_engine(case)
     rows = case.rows(
         "SELECT c.id, e.id, c.kind, c.subject, coalesce(c.before, ''), coalesce(c.after, ''), c.ts_ns "
         "FROM change AS c JOIN evidence AS e "
@@ -59,7 +102,7 @@ def changes(case: Case) -> list[Change]:
     )
     return [
         Change(
-            i, e, kind, subject, f"{subject} {before} {after}", abs(start - ts) / 1e9, unsafe.get(i, frozenset())
+            i, e, kind, subject, f"{subject} {before} {after}", abs(start - ts) / 1e9, unsafe.get(i, frozenset()), about_engine(subject),
         )
         for i, e, kind, subject, before, after, ts in rows
     ]  # fmt: skip
@@ -97,36 +140,50 @@ def slow_dependencies(case: Case) -> frozenset[str]:
     )
 
 
+class Match(NamedTuple):
+    """A change that fits a cause.
+
+    Attributes:
+        fit: How well, 0 to 1; more when its setting is known to be unsafe. Old changes fit less.
+        own: Whether it speaks of this cause, and is not just a new build that may hold any regression.
+    """
+
+    change: Change | None = None
+    fit: float = 0.0
+    own: bool = False
+
+
 def best_change(
     cause: Cause, known: Iterable[Change], half_life_s: float, slow: frozenset[str]
-) -> tuple[Change | None, float]:
-    """The change that fits best and how well, 0 to 1; more when its setting is known to be unsafe."""
-    best, most = None, 0.0
+) -> Match:
+    """The change that fits best."""
+    best = Match()
     for change in known:
-        fit = _fit(cause, change, slow) * math.pow(0.5, change.age_s / half_life_s)
-        if fit > most + 1e-9:
-            best, most = change, fit
-    return best, most
+        fit, own = _fit(cause, change, slow)
+        fit *= math.pow(0.5, change.age_s / half_life_s)
+        if fit > best.fit + 1e-9:
+            best = Match(change, fit, own)
+    return best
 
 
-def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> float:
+def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> tuple[float, bool]:
     if cause.id in change.unsafe:
-        return float(settings()["unsafe_fit"])
+        return float(settings()["unsafe_fit"]), True
     mark = cause.change
     if mark.kinds and change.kind not in mark.kinds:
-        return 0.0
+        return 0.0, False
     if not _concerns(mark.concerns, change, slow):
-        return 0.0
+        return 0.0, False
     if mark.words.search(change.text):
-        return 1.0
+        return 1.0, True
     # A new build of the engine may hold any regression, and says nothing of which.
     new_build = change.kind == "deploy" and _BUILD_WORDS.search(change.text)
     may_hold = cause.cls == "code-regression" and mark.concerns == "engine"
-    return float(settings()["fit_of_any_build"]) if new_build and may_hold else 0.0
+    return (float(settings()["fit_of_any_build"]) if new_build and may_hold else 0.0), False
 
 
 def _concerns(whom: str, change: Change, slow: frozenset[str]) -> bool:
-    engine = is_engine(change.subject)
+    engine = is_engine(change.subject) if change.of_engine is None else change.of_engine
     if whom == "engine":
         return engine
     if whom == "traffic":

@@ -15,11 +15,10 @@ import polars as pl
 from rca import catalogue, confidence, contributing
 from rca.case import Case
 from rca.catalogue import Cause
-from rca.change_fit import Change, changes, half_life, is_engine, slow_dependencies
+from rca.change_fit import Change, changes, engines, half_life, is_engine, slow_dependencies
 from rca.scoring import Observed, Scored, agreement, score
 from rca.weights import settings
 
-_ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _KEPT = 12
 
 
@@ -84,14 +83,14 @@ def facts(case: Case) -> Facts:
             "WHERE role IS NOT NULL AND source <> 'change' ORDER BY abs(strength) DESC, id"
         )
     )
-    engines = _services(case, f"SELECT service FROM series_role WHERE role IN {_ENGINE_ROLES}")
+    known = engines(case)
     called = _services(
         case,
         "SELECT service FROM evidence WHERE role IN "
         "('dependency_time', 'downstream_latency', 'downstream_rate', 'calls_per_request')",
     )
     return Facts(
-        moved, engines, frozenset(s for s in called - engines if not is_engine(s)),
+        moved, known, frozenset(s for s in called - known if not is_engine(s)),
         slow_dependencies(case), tuple(changes(case)), half_life(case),
     )  # fmt: skip
 

@@ -78,8 +78,11 @@ def score(
         if role not in accounted and _unexplained(role, seen, cause, numbers):
             total -= numbers["unexplained"] * abs(seen.strength)
             result.contradicting.append(seen.id)
-    result.change, fit = best_change(cause, changes, half_life_s, slow)
-    own_change = fit > numbers["fit_of_any_build"]
+    result.change, fit, own_change = best_change(cause, changes, half_life_s, slow)
+    if result.decided and not own_change and not cause.generic:
+        fit /= numbers[
+            "fit_of_any_build"
+        ]  # of all that the build may hold, the mark tells which
     result.circumstantial = result.decided is None or (cause.generic and not own_change)
     result.score = total / weights + numbers["change"] * fit
     if changes and fit == 0:

@@ -188,3 +188,12 @@ def test_tenants_that_the_baseline_does_not_know(case: Case) -> None:
 def test_every_role_of_the_catalogue_has_a_meaning() -> None:
     spoken = {role for cause in load().values() for role in {*cause.expected, *cause.neutral}}
     assert spoken - set(meanings()) <= {"numa_remote"}
+
+
+def test_lines_of_compilation_at_any_level(case: Case) -> None:
+    log = add_source(case, "log")
+    add_lines(case, log, [(0, "info", "x"), (15, "info", "Recompiling kernel fwd"), (25, "info", "JIT compilation"),
+                          (35, "info", "complied with the policy"), (50, "info", "x")])  # fmt: skip
+    assert [(s, n) for s, n, _ in values(case, "compile_lines")] == [
+        (10.0, 1.0), (20.0, 1.0), (30.0, 0.0), (40.0, 0.0),
+    ]  # fmt: skip

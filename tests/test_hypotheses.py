@@ -100,6 +100,25 @@ def test_a_change_counts_by_words_target_and_age() -> None:
     )
 
 
+def test_a_new_build_counts_for_the_regression_whose_mark_was_seen_only() -> None:
+    """Any regression may come with a build; which one it was, the mark tells."""
+    build = Change(
+        "chg-1",
+        "E9",
+        "deploy",
+        "deployment/llm-engine",
+        "image: engine:4.7 image: engine:4.8",
+        5.0,
+    )
+    slow = observed(itl=0.9, gc_full=0.9, itl_stalls=0.9)
+    marked = score(load()["gc_pause"], slow, [build], 600.0)
+    assert marked.score - score(load()["gc_pause"], slow, [], 600.0).score > 0.25
+    assert not marked.circumstantial
+    unmarked = score(load()["implicit_host_sync"], slow, [build], 600.0)
+    assert unmarked.circumstantial
+    assert unmarked.score < settings()["unknown_score"]
+
+
 def test_confidence_is_a_distribution_in_which_unknown_takes_part() -> None:
     throttled = observed(sm_clock=-0.9, gpu_throttled=0.9)
     scored = [score(c, throttled, [], 600.0) for c in load().values()]

@@ -44,6 +44,25 @@ slot AS (
     JOIN role_value AS r ON r.part = t.part AND r.service = t.service AND r.ts_ns = t.ts_ns
     WHERE t.role = 'step_tokens' AND r.role = 'running' AND r.value > 0
 ),
+-- Tokens that steps worked on, for each token that had to be worked on: prompt tokens without those
+-- found in the cache, and generated ones. About 1 whatever the load; more when context is computed
+-- again.
+token_flow AS (
+    SELECT part, service, ts_ns,
+        sum(num) FILTER (role = 'step_tokens') AS worked,
+        sum(num) FILTER (role = 'prompt_throughput') AS prompted,
+        sum(num) FILTER (role = 'generation_throughput') AS generated,
+        coalesce(sum(num) FILTER (role = 'prefix_hit_rate'), 0) AS cached
+    FROM role_point
+    WHERE role IN ('step_tokens', 'prompt_throughput', 'generation_throughput', 'prefix_hit_rate')
+    GROUP BY part, service, ts_ns
+),
+again AS (
+    SELECT part, 'recomputed' AS role, service, ts_ns, worked AS num,
+        greatest(prompted - cached, 0) + generated AS den
+    FROM token_flow
+    WHERE worked IS NOT NULL AND prompted IS NOT NULL AND generated IS NOT NULL
+),
 -- Memory that grows, bytes per second.
 growth AS (
     SELECT part, role || '_growth' AS role, service, ts_ns,
@@ -220,6 +239,7 @@ every AS (
     UNION ALL SELECT * FROM stall
     UNION ALL SELECT * FROM slot
     UNION ALL SELECT * FROM spread
+    UNION ALL SELECT * FROM again
     UNION ALL SELECT * FROM restart
     UNION ALL SELECT * FROM burst
     UNION ALL SELECT * FROM top_tenant
@@ -232,7 +252,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'restart', 'itl_stalls', 'tokens_per_slot', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'itl_stalls', 'tokens_per_slot', 'recomputed', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.

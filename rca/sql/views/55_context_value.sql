@@ -14,6 +14,7 @@ WITH log_bin AS (
 ),
 line AS (
     SELECT src.part, l.source_id, l.ts_ns // 10000000000 AS bin, l.template,
+        coalesce(regexp_matches(lower(l.message), '(re|jit[ -]?)?compil(e|ing|ation)|autotun'), false) AS compiles,
         coalesce(l.level IN ('warning', 'error', 'critical'), false) AS is_bad
     FROM log AS l
     JOIN source AS src ON src.id = l.source_id
@@ -46,6 +47,14 @@ new_line AS (
     FROM log_bin AS b
     LEFT JOIN line AS l ON l.source_id = b.source_id AND l.bin = b.bin AND l.is_bad
         AND l.template NOT IN (SELECT template FROM known_template)
+    GROUP BY b.part, b.bin
+),
+-- Lines that tell of compilation, at any level: at the start of an engine they are as it should be.
+compile_line AS (
+    SELECT 'log' AS source, b.part, 'compile_lines' AS role, '' AS service, b.bin * 10000000000 AS ts_ns,
+        CAST(count(l.template) AS DOUBLE) AS num, 10.0 * count(DISTINCT b.source_id) AS den
+    FROM log_bin AS b
+    LEFT JOIN line AS l ON l.source_id = b.source_id AND l.bin = b.bin AND l.compiles
     GROUP BY b.part, b.bin
 ),
 -- Spans with the attributes that are asked of them; the text is searched first, since few have any.
@@ -196,6 +205,7 @@ tenant_new AS (
 every AS (
     SELECT * FROM log_rate
     UNION ALL SELECT * FROM new_line
+    UNION ALL SELECT * FROM compile_line
     UNION ALL SELECT * FROM response WHERE num IS NOT NULL
     UNION ALL SELECT * FROM schema_share
     UNION ALL SELECT * FROM lora_waiting

@@ -30,7 +30,9 @@ SELECT 'gpu', role, service, '', part, ts_ns, num, den FROM gpu_value
 UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value
 UNION ALL
-SELECT source, role, service, '', part, ts_ns, num, den FROM context_value;
+SELECT source, role, service, '', part, ts_ns, num, den FROM context_value
+UNION ALL
+SELECT source, role, service, '', part, ts_ns, num, den FROM cost_value;
 
 -- Groups of spans by time bins of a second, so that large traces stay small; same form as signal_value.
 CREATE VIEW span_signal AS

@@ -1,0 +1,98 @@
+-- What one kind of request costs against the others, and where an engine's span and its caller's
+-- part; same form as role_value. Ratios are made in stretches of twenty seconds, so that load,
+-- which is the same for both kinds, cancels out.
+CREATE VIEW cost_value AS
+WITH engine_request AS (
+    SELECT r.source_id, r.part, r.trace_id, r.service, r.start_ns, r.start_ns // 20000000000 AS bin,
+        r.ttft_ns, r.queue_ns, r.prefill_ns, r.output_tokens,
+        r.decode_ns / nullif(r.output_tokens - 1, 0) AS token_ns,
+        coalesce(lower(string_agg(CAST(s.attributes AS VARCHAR), ' ')), '') AS text
+    FROM request AS r
+    JOIN span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id
+        -- Options of a request stand on its first span or on the engine's.
+        AND regexp_matches(CAST(s.attributes AS VARCHAR), 'gen_ai|llm|response_format|guided|schema')
+    WHERE r.engine_ns IS NOT NULL
+    GROUP BY ALL
+),
+-- Requests that ask for work on the logits: penalties, top-k, log probabilities, banned words.
+kind AS (
+    SELECT *,
+        output_tokens > median(output_tokens) OVER () AS is_long,
+        regexp_matches(text,
+            '"[^"]*(frequency_penalty|presence_penalty|repetition_penalty|top_k|logprobs|logit_bias|bad_words)[^"]*":\s*"?-?(0\.0*)?[1-9]')
+            AS samples,
+        regexp_matches(text,
+            '"[^"]*(response_format|response\.format|structured_output|guided_|json_schema|output\.type)[^"]*":\s*("(json|schema|grammar|regex|choice|struct|true|\{)|true|\{)')
+            AS has_schema
+    FROM engine_request
+),
+-- Time for each token of long answers against short ones: above 1 where a token costs more the
+-- more of them there are.
+long_answer AS (
+    SELECT part, 'long_answer_cost' AS role, service, bin * 20000000000 AS ts_ns,
+        median(token_ns) FILTER (is_long) AS num, median(token_ns) FILTER (NOT is_long) AS den
+    FROM kind
+    WHERE token_ns > 0
+    GROUP BY part, service, bin
+    HAVING count(*) FILTER (is_long) >= 3 AND count(*) FILTER (NOT is_long) >= 3
+),
+sampling AS (
+    SELECT part, 'sampling_cost' AS role, service, bin * 20000000000 AS ts_ns,
+        median(token_ns) FILTER (samples) AS num, median(token_ns) FILTER (NOT samples) AS den
+    FROM kind
+    WHERE token_ns > 0
+    GROUP BY part, service, bin
+    HAVING count(*) FILTER (samples) >= 2 AND count(*) FILTER (NOT samples) >= 2
+),
+structured AS (
+    SELECT part, 'schema_cost' AS role, service, bin * 20000000000 AS ts_ns,
+        median(ttft_ns) FILTER (has_schema) AS num, median(ttft_ns) FILTER (NOT has_schema) AS den
+    FROM kind
+    WHERE ttft_ns > 0
+    GROUP BY part, service, bin
+    HAVING count(*) FILTER (has_schema) >= 2 AND count(*) FILTER (NOT has_schema) >= 2
+),
+-- What the engine's server does before it queues a request: the first token is counted from the
+-- arrival there, queue and prefill from the queue on.
+before_queue AS (
+    SELECT part, 'frontend_time' AS role, service, start_ns AS ts_ns,
+        greatest(ttft_ns - queue_ns - prefill_ns, 0) / 1e9 AS num, 1.0 AS den
+    FROM engine_request
+    WHERE ttft_ns IS NOT NULL AND queue_ns IS NOT NULL AND prefill_ns IS NOT NULL
+),
+-- Engine spans that go on for more than a second after the span that asked for them has ended.
+outlived AS (
+    SELECT src.part, 'outlived' AS role, coalesce(e.service, '') AS service, e.start_ns + src.shift_ns AS ts_ns,
+        CAST(e.start_ns + e.dur_ns > p.start_ns + p.dur_ns + 1000000000 AS INTEGER) + 0.0 AS num, 1.0 AS den
+    FROM engine_span AS e
+    JOIN source AS src ON src.id = e.source_id
+    JOIN span AS own
+        ON own.source_id = e.source_id AND own.trace_id = e.trace_id AND own.span_id = e.span_id
+    JOIN span AS p
+        ON p.source_id = own.source_id AND p.trace_id = own.trace_id AND p.span_id = own.parent_id
+    WHERE p.dur_ns IS NOT NULL
+),
+every AS (
+    SELECT * FROM long_answer
+    UNION ALL SELECT * FROM sampling
+    UNION ALL SELECT * FROM structured
+    UNION ALL SELECT * FROM before_queue
+    UNION ALL SELECT * FROM outlived
+)
+SELECT
+    -- Always 'trace'.
+    'trace' AS source,
+    -- 'incident' or 'baseline'.
+    part,
+    -- Role, for example 'long_answer_cost'.
+    role,
+    -- Service of the root span, for 'outlived' the engine; '' when unknown.
+    service,
+    -- Time, ns since the Unix epoch; for ratios the start of twenty seconds.
+    ts_ns,
+    -- Numerator of the value.
+    num,
+    -- Denominator of the value.
+    den
+FROM every
+WHERE num IS NOT NULL AND den > 0;

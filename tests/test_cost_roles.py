@@ -1,0 +1,133 @@
+"""What kinds of requests cost against the others, engines that outlive callers, work done again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from telemetry_builder import add_series, add_source, add_span
+
+from rca.case import Case
+from rca.change_fit import engines, of_engine
+from rca.roles import assign
+
+POD = {"pod": "mixtral-server-7d9f8c6b5-abcd1", "instance": "10.0.0.1:8000", "model_name": "org/Mix-8x7B"}  # fmt: skip
+
+
+@pytest.fixture
+def case() -> Iterator[Case]:
+    with Case.create() as made:
+        yield made
+
+
+def values(case: Case, role: str) -> list[float]:
+    rows = case.rows(
+        "SELECT num / den FROM signal_value WHERE role = ? ORDER BY ts_ns", (role,)
+    )
+    return [round(float(v), 3) for (v,) in rows]
+
+
+def add_request(
+    case: Case,
+    source: int,
+    key: str,
+    *,
+    tokens: int = 11,
+    token_s: float = 0.1,
+    ttft_s: float = 0.3,
+    engine_s: float = 1.0,
+    **option: object,
+) -> None:
+    """A request of one second at the gateway; its engine says what it measured."""
+    add_span(case, source, key, "edge", "POST /v1/chat", 0.5, 1.0)
+    add_span(
+        case, source, key, "mixtral-server", "llm_request", 0.5, engine_s, parent=f"{key}-POST /v1/chat",
+        gen_ai__latency__time_in_queue=0.05, gen_ai__latency__time_in_model_prefill=0.2,
+        gen_ai__latency__time_to_first_token=ttft_s, gen_ai__usage__completion_tokens=tokens,
+        gen_ai__latency__time_in_model_decode=token_s * (tokens - 1), **option,
+    )  # fmt: skip
+
+
+def test_a_token_of_a_long_answer_against_one_of_a_short_answer(case: Case) -> None:
+    trace = add_source(case, "trace")
+    for i in range(4):
+        add_request(case, trace, f"s{i}", tokens=11, token_s=0.1)
+        add_request(case, trace, f"l{i}", tokens=101, token_s=0.25)
+    assert values(case, "long_answer_cost") == [2.5]
+
+
+def test_requests_with_penalties_or_a_schema_against_the_others(case: Case) -> None:
+    trace = add_source(case, "trace")
+    for i in range(2):
+        add_request(case, trace, f"p{i}", gen_ai__request__frequency_penalty=0.4)
+        add_request(case, trace, f"q{i}", token_s=0.05, gen_ai__request__frequency_penalty=0.0)
+        add_request(case, trace, f"j{i}", token_s=0.05, ttft_s=3.0, gen_ai__output__type="json")
+    assert values(case, "sampling_cost") == [2.0]
+    assert values(case, "schema_cost") == [10.0]
+
+
+def test_time_in_the_server_before_the_queue(case: Case) -> None:
+    add_request(case, add_source(case, "trace"), "a", ttft_s=0.75)
+    assert values(case, "frontend_time") == [0.5]
+
+
+def test_an_engine_that_goes_on_after_its_caller_has_gone(case: Case) -> None:
+    trace = add_source(case, "trace")
+    add_request(case, trace, "a", engine_s=0.9)
+    add_request(case, trace, "b", engine_s=5.0)
+    assert sorted(values(case, "outlived")) == [0.0, 1.0]
+
+
+def test_tokens_worked_on_for_each_that_had_to_be(case: Case) -> None:
+    """100 of 400 prompt tokens were cached and 200 generated: 500 is all the work there is."""
+    metrics = add_source(case, "metrics")
+    for name, end in (
+        ("vllm:iteration_tokens_total_sum", 1500.0),
+        ("vllm:iteration_tokens_total_count", 10.0),
+        ("vllm:prompt_tokens_total", 400.0),
+        ("vllm:prefix_cache_hits_total", 100.0),
+        ("vllm:prefix_cache_queries_total", 400.0),
+        ("vllm:generation_tokens_total", 200.0),
+    ):
+        add_series(case, metrics, name, POD, [(0, 0), (15, end)], "counter")
+    assign(case)
+    assert values(case, "recomputed") == [3.0]
+
+
+def test_calls_of_an_envoy_speak_of_the_cluster_that_they_go_to(case: Case) -> None:
+    metrics = add_source(case, "metrics")
+    labels = {"pod": "edge-7d9f8c6b5-abcd1", "envoy_cluster_name": "vector-search"}
+    for name, end in (("upstream_rq_time_sum", 5000.0), ("upstream_rq_time_count", 10.0),
+                      ("upstream_rq_total", 10.0), ("upstream_rq_retry", 4.0)):  # fmt: skip
+        add_series(
+            case, metrics, f"envoy_cluster_{name}", labels, [(0, 0), (10, end)], "counter"
+        )
+    assign(case)
+    found = case.rows(
+        "SELECT role, service, num / den FROM signal_value WHERE den > 0 ORDER BY role"
+    )
+    assert found == [
+        ("downstream_latency", "vector-search", 0.5), ("downstream_rate", "vector-search", 1.0),
+        ("retries", "vector-search", 0.4),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("subject", "told"),
+    [
+        ("deployment/mixtral-server", True),
+        ("model/org/Mix-8x7B", True),
+        ("statefulset/llm-engine", True),  # by its name alone
+        ("deployment/llm-portal", False),  # a service of the recordings that is no engine
+        ("deployment/billing", False),
+    ],
+)
+def test_an_engine_is_known_by_what_is_measured_of_it(
+    case: Case, subject: str, told: bool
+) -> None:
+    metrics = add_source(case, "metrics")
+    add_series(case, metrics, "vllm:num_requests_running", POD, [(0, 1)])
+    add_series(case, metrics, "process_cpu_seconds_total", {"pod": "llm-portal-7d9f8c6b5-abcd1"}, [(0, 1)])  # fmt: skip
+    assign(case)
+    assert engines(case) == {"mixtral-server"}
+    assert of_engine(case)(subject) is told
