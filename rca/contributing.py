@@ -19,7 +19,8 @@ def pair(
     """The two causes that explain the evidence together, the better first; None when one is enough.
 
     Each must have a required move of its own that the other one does not account for, and fit well
-    once the other's moves are set aside. Without the best single cause they must beat it.
+    once the other's moves are set aside. Without the best single cause they must beat it. What
+    slowness itself brings about makes no second cause, unless a change speaks of it.
     """
     numbers = settings()
     if not scored:
@@ -31,7 +32,8 @@ def pair(
     best: tuple[Scored, Scored] | None = None
     most = 0.0
     for one, two in combinations(able, 2):
-        if not _apart(one.cause, two.cause, observed):
+        weaker = min(one, two, key=lambda s: s.score)
+        if not (_apart(one.cause, two.cause, observed) and _stands_alone(weaker, observed)):
             continue
         first, second = again(one.cause, two.cause), again(two.cause, one.cause)
         both = (first.score + second.score) / 2
@@ -40,6 +42,13 @@ def pair(
             most = both
             best = (first, second) if first.score >= second.score else (second, first)
     return best
+
+
+def _stands_alone(one: Scored, observed: Mapping[str, Observed]) -> bool:
+    """Whether a required move is more than a consequence of slowness, or a change speaks of the cause."""
+    mere = settings()["consequences"]
+    marks = {r: o for r, o in observed.items() if r not in mere}
+    return one.own_change or required(one.cause, marks) is True
 
 
 def _apart(one: Cause, two: Cause, observed: Mapping[str, Observed]) -> bool:

@@ -41,6 +41,7 @@ class Scored:
             recording shows any of them.
         circumstantial: Whether nothing that is its own was seen: its mark was not recorded, or it has
             none and no change of its own either.
+        own_change: Whether a change is known that speaks of this cause.
         contributing: Whether it is one of two causes that are at work at once.
     """
 
@@ -53,6 +54,7 @@ class Scored:
     confidence: float = 0.0
     decided: bool | None = None
     circumstantial: bool = False
+    own_change: bool = False
     contributing: bool = False
 
 
@@ -78,19 +80,19 @@ def score(
         if role not in accounted and _unexplained(role, seen, cause, numbers):
             total -= numbers["unexplained"] * abs(seen.strength)
             result.contradicting.append(seen.id)
-    result.change, fit, own_change = best_change(cause, changes, half_life_s, slow)
-    if result.decided and not own_change and not cause.generic:
+    result.change, fit, result.own_change = best_change(cause, changes, half_life_s, slow)
+    if result.decided and not result.own_change and not cause.generic:
         fit /= numbers[
             "fit_of_any_build"
         ]  # of all that the build may hold, the mark tells which
-    result.circumstantial = result.decided is None or (cause.generic and not own_change)
+    result.circumstantial = result.decided is None or (cause.generic and not result.own_change)
     result.score = total / weights + numbers["change"] * fit
     if changes and fit == 0:
         kind = "required" if cause.change.required else cause.cls
         result.score -= numbers["no_change"].get(kind, 0.0)
     if result.decided is None:
         result.score *= numbers["undecided"]
-        if not own_change:
+        if not result.own_change:
             result.score = min(
                 result.score, numbers["unknown_score"] * numbers["mark_unrecorded"]
             )

@@ -147,6 +147,13 @@ def test_versions_that_count_differently_are_held_to_their_usual_partner(case: C
     assert [n for _, n, _ in values(case, "version_skew", service="")] == [0] * 6 + [1, 0, 0, 0]
 
 
+def test_a_new_model_that_never_meets_its_own_tokenizer(case: Case) -> None:
+    trace = add_source(case, "trace")
+    for i, model in enumerate(["emb-4"] * 6 + ["emb-5"] * 3):
+        add_request(case, trace, f"t{i}", i, model__version=model, tokenizer__version="emb-4")
+    assert [n for _, n, _ in values(case, "version_skew", service="")] == [0] * 6 + [1] * 3
+
+
 def test_one_request_that_two_models_answer(case: Case) -> None:
     trace = add_source(case, "trace")
     for i, other in enumerate(["1", "1", "2"]):

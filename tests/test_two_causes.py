@@ -41,6 +41,22 @@ def test_two_causes_are_both_named_when_each_has_moves_of_its_own() -> None:
     assert min(s.confidence for s in scored[:2]) > 0.5, "they are no rivals of each other"
 
 
+def test_clients_that_give_up_make_no_second_cause() -> None:
+    """They do so whatever made the service slow; engines that outlive them do not follow from that."""
+    gone = LONG_PROMPTS | {
+        "abort_rate": 1.0,
+        "finish_rate": -0.9,
+        "running": 0.9,
+        "waiting": 0.9,
+        "queue_time": 0.9,
+    }
+    assert not any(s.contributing for s in answer(facts(gone)))
+    both = answer(facts(gone | {"outlived": 0.9}))
+    assert {s.cause.id for s in both if s.contributing} == {
+        "context_inflation", "zombie_requests_after_disconnect",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("moves", [SLOW_CALLS, LONG_PROMPTS], ids=["calls", "prompts"])
 def test_one_cause_stays_alone(moves: dict[str, float]) -> None:
     scored = answer(facts(moves | {"itl": 0.0, "arrival_rate": 0.0}))

@@ -143,10 +143,11 @@ pair AS (
     FROM version
     WHERE model IS NOT NULL AND cache IS NOT NULL
 ),
--- Where both count alike, they must be equal; else the partner that a model mostly has is the right one.
+-- Where both count alike in most requests, they must be equal; else the partner that a model mostly has is the right one.
 usual AS (
     SELECT kind, model, mode(partner) AS partner,
-        avg(avg(CAST(model = partner AS INTEGER))) OVER (PARTITION BY kind) > 0.5 AS count_alike
+        2 * sum(sum(CAST(model = partner AS INTEGER))) OVER (PARTITION BY kind)
+            > sum(count(*)) OVER (PARTITION BY kind) AS count_alike
     FROM pair
     GROUP BY kind, model
 ),
