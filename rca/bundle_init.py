@@ -20,7 +20,7 @@ NAME = "bundle.toml"
 _OF_METRICS = frozenset(
     {
         "replica_skew", "restart", "itl_stalls", "tokens_per_slot", "waiting_with_room",
-        "running_spread", "host_memory_growth", "gpu_memory_growth", "lora_waiting",
+        "running_spread", "recomputed", "host_memory_growth", "gpu_memory_growth", "lora_waiting",
     }
 )  # fmt: skip
 _OF_PROFILES = frozenset(
@@ -29,11 +29,11 @@ _OF_PROFILES = frozenset(
         "gpu_comm", "gpu_copies",
     }
 )  # fmt: skip
-_OF_LOGS = frozenset({"log_rate", "new_log_template"})
+_OF_LOGS = frozenset({"log_rate", "new_log_template", "compile_lines"})
 _OF_REQUESTS = frozenset(
     {
         "e2e_latency", "ttft", "itl", "queue_time", "prefill_time", "decode_time", "prompt_tokens",
-        "output_tokens", "response_bytes",
+        "output_tokens", "response_bytes", "tokenise_time",
     }
 )  # fmt: skip
 

@@ -144,7 +144,12 @@ def test_versions_that_count_differently_are_held_to_their_usual_partner(case: C
     pairs = [("llama-3.1", "v41")] * 6 + [("llama-3.3", "v41")] + [("llama-3.3", "v42")] * 3
     for i, (model, cache) in enumerate(pairs):
         add_request(case, trace, f"t{i}", i, model__version=model, cache__model_version=cache)
-    assert [n for _, n, _ in values(case, "version_skew", service="")] == [0] * 6 + [1, 0, 0, 0]
+    assert [n for _, n, _ in values(case, "cache_version_skew", service="")] == [0] * 6 + [
+        1,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_a_new_model_that_never_meets_its_own_tokenizer(case: Case) -> None:

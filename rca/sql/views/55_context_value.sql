@@ -152,14 +152,17 @@ usual AS (
     GROUP BY kind, model
 ),
 version_skew AS (
-    SELECT 'trace' AS source, p.part, 'version_skew' AS role, '' AS service, p.ts_ns,
-        CAST(max(CAST(p.two_models
+    SELECT 'trace' AS source, p.part,
+        -- An entry of a cache outlives the model that made it; a tokenizer is loaded with its model.
+        CASE p.kind WHEN 'cache' THEN 'cache_version_skew' ELSE 'version_skew' END AS role,
+        '' AS service, p.ts_ns,
+        CAST(max(CAST((p.kind <> 'cache' AND p.two_models)
             OR CASE WHEN u.count_alike THEN p.partner <> p.model ELSE p.partner <> u.partner END
             AS INTEGER)) AS DOUBLE) AS num,
         1.0 AS den
     FROM pair AS p
     JOIN usual AS u ON u.kind = p.kind AND u.model = p.model
-    GROUP BY p.source_id, p.trace_id, p.part, p.ts_ns
+    GROUP BY p.source_id, p.trace_id, p.part, p.kind, p.ts_ns
 ),
 -- Stretches of ten seconds in which one service answered with two versions of the same model or
 -- tokenizer. Two builds of the service itself stand side by side in every rollout, and do not count.
