@@ -24,10 +24,11 @@ from rca.models import vllm_server
 from rca.models.reproduce import Lengths
 from rca.models.settings import SECOND
 from rca.models.vllm_faults import VLLM_FAULTS, Service
+from rca.models.vllm_host import node_lines
 from rca.models.vllm_load import body
 from rca.models.vllm_model import words, write_model
 from rca.models.vllm_record import Pauses, record
-from rca.models.vllm_scrape import node_lines, samples
+from rca.models.vllm_scrape import samples
 from rca.models.vllm_spans import receiving
 from rca.models.workload import Arrival, arrivals
 from rca.pipeline import read

@@ -182,7 +182,11 @@ def write_changes(changes: Sequence[Change], seed: int, path: Path) -> dict[Chan
     for change in sorted(changes):
         number += rng.randrange(1, 5)
         ids[change] = f"chg-{number}"
-        record: dict[str, object] = {"id": ids[change], "time": _utc(change.at_ns), **change._asdict()}
+        record: dict[str, object] = {
+            "id": ids[change],
+            "time": _utc(change.at_ns),
+            **change._asdict(),
+        }
         del record["at_ns"]
         if change in numbers:
             record["revision"] = numbers[change]

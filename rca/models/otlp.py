@@ -81,7 +81,10 @@ def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
     span = new_span(trace, span_id, "", "POST /v1/completions")
     span |= times(request.arrival.at_ns, end_ns) | {"kind": SERVER, "status": {}}
     status = _CLIENT_HAS_GONE if request.was_aborted else 200
-    span["attributes"] = [*_http("POST", status), text_attribute("tenant.id", request.arrival.tenant)]
+    span["attributes"] = [
+        *_http("POST", status),
+        text_attribute("tenant.id", request.arrival.tenant),
+    ]
     first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span
@@ -97,7 +100,10 @@ def _acquire(call: Call, trace: str, span_id: str, root: str) -> Json:
 def _lookup(call: Call, number: int, trace: str, span_id: str, root: str) -> Json:
     span = new_span(trace, span_id, root, "GET /search")
     span |= times(call.begin_ns, call.end_ns) | {"kind": CLIENT, "status": _status(call)}
-    span["attributes"] = [*_http("GET", _code(call)), text_attribute("server.address", "retrieval")]
+    span["attributes"] = [
+        *_http("GET", _code(call)),
+        text_attribute("server.address", "retrieval"),
+    ]
     if number:
         span["attributes"].append(whole_attribute("http.request.resend_count", number))
     return span

@@ -74,7 +74,9 @@ class Service:
     @property
     def arguments(self) -> dict[str, str]:
         """What differs between two starts: flags and variables, name to what one writes."""
-        flags = {name: f"{name}={value}" if value else name for name, value in self.flags.items()}
+        flags = {
+            name: f"{name}={value}" if value else name for name, value in self.flags.items()
+        }
         return flags | {name: f"{name}={value}" for name, value in self.environment.items()}
 
 
@@ -112,7 +114,9 @@ def _seats(service: Service, dose: float) -> Service:
 
 def _budget(service: Service, dose: float) -> Service:
     least = int(service.flags[_SEATS])  # vLLM wants a token for each seat
-    return service.flagged(_BUDGET, max(least, round(int(service.flags[_BUDGET]) / (1 + 15 * dose))))
+    return service.flagged(
+        _BUDGET, max(least, round(int(service.flags[_BUDGET]) / (1 + 15 * dose)))
+    )
 
 
 def _logprobs(service: Service, dose: float) -> Service:

@@ -30,8 +30,8 @@ from rca.models.otlp_binary import request
 from rca.models.prometheus import BYTES_BUCKETS, HTTP_BUCKETS, ROUTE
 from rca.models.settings import SECOND
 from rca.models.vllm_faults import Service
+from rca.models.vllm_host import Line
 from rca.models.vllm_model import NAME, words
-from rca.models.vllm_scrape import Line
 from rca.models.vllm_server import HOST
 from rca.models.workload import Arrival
 
@@ -70,12 +70,16 @@ class Gateway:
         self._served, self._sizes = Histogram(HTTP_BUCKETS), Histogram(BYTES_BUCKETS)
         self._open: set[threading.Thread] = set()
 
-    def play(self, requests: Iterable[Arrival], service: Service, port: int, ends: threading.Event) -> None:
+    def play(
+        self, requests: Iterable[Arrival], service: Service, port: int, ends: threading.Event
+    ) -> None:
         """Send each request when it is due, until there are no more or `ends` is set."""
         for arrival in requests:
             if ends.wait(max(0.0, (arrival.at_ns - time.time_ns()) / SECOND)):
                 return
-            thread = threading.Thread(target=self._send, args=(arrival, service, port), daemon=True)
+            thread = threading.Thread(
+                target=self._send, args=(arrival, service, port), daemon=True
+            )
             with self._lock:
                 self._open.add(thread)
             thread.start()

@@ -1,4 +1,4 @@
-"""The model that vLLM is given: a small Llama's sizes and a vocabulary of words.
+"""What vLLM is given: a small Llama's sizes, a vocabulary of words, and a middleware.
 
 No weights are needed (`--load-format dummy` draws them), nothing is downloaded. A word is a
 token, so lengths of prompts are exact; characters of JSON are tokens too, for grammars.
@@ -35,6 +35,23 @@ _CONFIG = {
     "pad_token_id": 3,
 }
 
+# Code of an operator's own in the one process of the API server, as --middleware names it.
+_MIDDLEWARE = '''"""Looks through each request, as slowly as it is told to."""
+
+import os
+import time
+
+_SECONDS = float(os.environ["AUDIT_SCAN_MS"]) / 1000
+
+
+async def scan(request, call_next):
+    if request.url.path.startswith("/v1/"):
+        until = time.thread_time() + _SECONDS
+        while time.thread_time() < until:
+            pass
+    return await call_next(request)
+'''
+
 
 def write_model(folder: Path) -> None:
     """Write config.json, tokenizer.json and tokenizer_config.json."""
@@ -45,6 +62,11 @@ def write_model(folder: Path) -> None:
     tokens = {f"{key}_token": token for key, token in named.items()}
     tokens["tokenizer_class"] = "PreTrainedTokenizerFast"
     _write(folder / "tokenizer_config.json", tokens)
+
+
+def write_middleware(folder: Path, name: str) -> None:
+    """Write the module of a middleware `module.function`."""
+    (folder / f"{name.partition('.')[0]}.py").write_text(_MIDDLEWARE, encoding="utf-8")
 
 
 def words(tokens: Sequence[int]) -> str:

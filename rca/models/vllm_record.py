@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -33,35 +30,22 @@ from rca.models.reproduce import Lengths, Progress, refuse_full
 from rca.models.settings import SECOND
 from rca.models.truth import write_truth
 from rca.models.vllm_faults import MIDDLEWARE, Service, VllmFault, find
+from rca.models.vllm_host import hogs
 from rca.models.vllm_load import Answer, Gateway, ask, body
-from rca.models.vllm_model import NAME, write_model
+from rca.models.vllm_model import NAME, write_middleware, write_model
 from rca.models.vllm_scrape import Scraper
-from rca.models.vllm_server import Server
+from rca.models.vllm_server import Server, ending_on_sigterm
 from rca.models.vllm_spans import Receiver, receiving
 from rca.models.workload import arrivals
 
 SCRAPE_S, PROFILED_STEPS = 2, 24  # what suits a real engine, instead of those of `Lengths`
-_FOREVER_NS = 3600 * SECOND  # traffic that a stretch may use up; it is ended when its time is over
+_FOREVER_NS = (
+    3600 * SECOND
+)  # traffic that a stretch may use up; it is ended when its time is over
 _WARM_UP_REQUESTS = 4
 _NOT_TRACED = f"00-{1:032x}-{1:016x}-00"
 _HISTORY_NS = 60 * SECOND  # before the recording, in which changes are told of as well
 _AFTER_NS = 10 * SECOND
-# What --middleware names: code of the operator's own in the API server's one process.
-_MIDDLEWARE = '''"""Looks through each request, as slowly as it is told to."""
-
-import os
-import time
-
-_SECONDS = float(os.environ["AUDIT_SCAN_MS"]) / 1000
-
-
-async def scan(request, call_next):
-    if request.url.path.startswith("/v1/"):
-        until = time.thread_time() + _SECONDS
-        while time.thread_time() < until:
-            pass
-    return await call_next(request)
-'''
 
 
 @dataclass(frozen=True)
@@ -114,7 +98,7 @@ def record(
     found = vllm_server.find(program)
     lengths = lengths or Lengths(scrape_s=SCRAPE_S, profiled_steps=PROFILED_STEPS)
     with (
-        _ending_on_sigterm(),
+        ending_on_sigterm(),
         tempfile.TemporaryDirectory(prefix="rca-vllm-") as folder,
         receiving() as receiver,
     ):
@@ -143,7 +127,7 @@ class _Recorder:
 
     def __post_init__(self) -> None:
         write_model(self.folder / NAME)
-        (self.folder / f"{MIDDLEWARE.partition('.')[0]}.py").write_text(_MIDDLEWARE)
+        write_middleware(self.folder, MIDDLEWARE)
         self.log = self.folder / "vllm.log"
         self.profiles = self.folder / "profiles"
         self.profiles.mkdir()
@@ -182,7 +166,7 @@ class _Recorder:
             self.server.stop()
             self._start(self.faulty, stack)
         start_ns = time.time_ns()
-        with self._traffic(self.faulty, key + 1_000_003), _hogs(self.faulty.hogs):
+        with self._traffic(self.faulty, key + 1_000_003), hogs(self.faulty.hogs):
             self._pass(self.lengths.fault_s)
             end_ns = time.time_ns()
             self._end(part, "incident", self.faulty)
@@ -216,7 +200,9 @@ class _Recorder:
         ends, now_ns = threading.Event(), time.time_ns()
         requests = arrivals(service.traffic, key, now_ns, now_ns + _FOREVER_NS)
         thread = threading.Thread(
-            target=self.gateway.play, args=(requests, service, self.server.port, ends), daemon=True
+            target=self.gateway.play,
+            args=(requests, service, self.server.port, ends),
+            daemon=True,
         )
         thread.start()
         try:
@@ -252,7 +238,9 @@ class _Recorder:
         write_deployment(
             folder / "config" / "llm-engine.yaml",
             image="vllm-cpu",
-            arguments=[text for name, text in service.arguments.items() if name.startswith("--")],
+            arguments=[
+                text for name, text in service.arguments.items() if name.startswith("--")
+            ],
             environment=service.environment,
         )
         if self.lengths.profiled_steps:
@@ -269,7 +257,10 @@ class _Recorder:
         true = self._true_change(injected_ns)
         # Decoys keep ten seconds' distance from a fault, and five after it.
         begin_ns, last_ns = from_ns - _HISTORY_NS, max(end_ns, start_ns + _AFTER_NS)
-        changes = [*decoys(self.seed, begin_ns, injected_ns, last_ns), *([true] if true else [])]
+        changes = [
+            *decoys(self.seed, begin_ns, injected_ns, last_ns),
+            *([true] if true else []),
+        ]
         ids = write_changes(changes, self.seed, self.out / "incident" / "changes.jsonl")
         numbers = revisions(changes, self.seed)
         is_fault = self.faulty != self.healthy
@@ -307,33 +298,3 @@ class _Part:
 
     from_ns: int
     log_bytes: int
-
-
-@contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
-    """Be told to end as by an exception, so that the engine is ended too."""
-
-    def end(number: int, _frame: object) -> None:
-        raise SystemExit(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only there may it be changed
-        return
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-@contextmanager
-def _hogs(count: int) -> Iterator[None]:
-    """So many processes that compute all the time."""
-    command = [sys.executable, "-c", "while True: pass"]
-    running = [subprocess.Popen(command, start_new_session=True) for _ in range(count)]  # noqa: S603
-    try:
-        yield
-    finally:
-        for process in running:
-            process.kill()
-            process.wait()

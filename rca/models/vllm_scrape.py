@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import re
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
 from rca.errors import EngineError
 from rca.models.settings import SECOND
+from rca.models.vllm_host import Line, node_lines
 from rca.parsers.prometheus_text import LINE, parse_key
 
-Line = tuple[str, dict[str, str], float]
 _LINE = re.compile(LINE)
 ENGINE_JOB = {"job": "vllm", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
 GATEWAY_JOB = {"job": "inference-gateway", "instance": "inference-gateway-0:9464"}
 NODE_JOB = {"job": "node", "instance": "node-a:9100"}
-_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")  # of /proc/stat
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 class Scraper:
@@ -88,7 +84,9 @@ class Scraper:
             if kept:
                 result.append({"metric": dict(labels), "values": kept})
         answer = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-        path.write_bytes(gzip.compress(json.dumps(answer, separators=(",", ":")).encode(), mtime=0))
+        path.write_bytes(
+            gzip.compress(json.dumps(answer, separators=(",", ":")).encode(), mtime=0)
+        )
 
 
 def samples(text: str) -> Iterator[tuple[str, str]]:
@@ -97,19 +95,3 @@ def samples(text: str) -> Iterator[tuple[str, str]]:
         found = _LINE.match(line)
         if found and not found["key"].partition("{")[0].endswith("_created"):
             yield found["key"], found["value"]
-
-
-def node_lines() -> Iterator[Line]:
-    """What node_exporter tells of the processors, where the system has /proc."""
-    with suppress(OSError):  # another system
-        for line in Path("/proc/stat").read_text().splitlines():
-            name, *numbers = line.split()
-            if name.startswith("cpu") and name != "cpu":
-                for mode, ticks in zip(_MODES, numbers, strict=False):
-                    yield "node_cpu_seconds_total", {"cpu": name[3:], "mode": mode}, int(ticks) / _TICKS
-            elif name == "ctxt":
-                yield "node_context_switches_total", {}, int(numbers[0])
-        yield "node_load1", {}, float(Path("/proc/loadavg").read_text().split()[0])
-        waiting_us = re.search(r"some .*total=(\d+)", Path("/proc/pressure/cpu").read_text())
-        if waiting_us:
-            yield "node_pressure_cpu_waiting_seconds_total", {}, int(waiting_us[1]) / 1e6

@@ -13,9 +13,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from types import TracebackType
@@ -52,7 +53,9 @@ def find(program: str | Path | None = None) -> Path:
     """
     named = program or os.environ.get(VARIABLE)
     beside = str(Path(sys.executable).parent)
-    found = shutil.which(str(named or "vllm")) or shutil.which(str(named or "vllm"), path=beside)
+    found = shutil.which(str(named or "vllm")) or shutil.which(
+        str(named or "vllm"), path=beside
+    )
     if found:
         return Path(found).absolute()
     if named:
@@ -138,7 +141,9 @@ class Server:
             answer = connection.getresponse()
             body = answer.read()
         except (OSError, HTTPException) as error:
-            raise EngineError(f"vLLM does not answer {path}: {error}", hint=self._look()) from error
+            raise EngineError(
+                f"vLLM does not answer {path}: {error}", hint=self._look()
+            ) from error
         finally:
             connection.close()
         if answer.status != 200:
@@ -163,13 +168,36 @@ class Server:
                 self.ask("GET", "/health", timeout_s=5)
                 return
             time.sleep(0.1)
-        raise EngineError(f"vLLM was not ready within {START_TIMEOUT_S:.0f} s", hint=self._look())
+        raise EngineError(
+            f"vLLM was not ready within {START_TIMEOUT_S:.0f} s", hint=self._look()
+        )
 
     def _look(self) -> str:
         """The last line of its log that tells of an error, or where the log is."""
         lines = self._log.read_text("utf-8", "replace").splitlines()[-400:]
         telling = [line for line in lines if "Error" in line or "error:" in line]
-        return f"its log says: {telling[-1].strip()[:300]}" if telling else "its log says no reason"
+        return (
+            f"its log says: {telling[-1].strip()[:300]}"
+            if telling
+            else "its log says no reason"
+        )
+
+
+@contextmanager
+def ending_on_sigterm() -> Iterator[None]:
+    """Be told to end as by an exception, so that the engine is ended too."""
+
+    def end(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only there may it be changed
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def profiler_config(folder: Path, steps: int) -> str:
