@@ -1,8 +1,9 @@
 """How fast recordings are read: `python -m benchmarks [--mb 50] [--form NAME] [--write FILE]`.
 
 Makes a recording of each form, then reads it in a process of its own: into a case (recognised,
-hashed, read, written to disk), in the usual way (json and a loop or a data frame; with --hta PYTHON
-also Holistic Trace Analysis' loader), and with the bare scan that is the limit. CPU seconds are those
+hashed, read, written to disk), in the usual way (json or sqlite3 and a loop or a data frame; with --hta PYTHON
+also Holistic Trace Analysis' loader), and with the bare scan that is the limit (JSON values found but
+not looked into, lines counted, the same columns summed by SQLite). CPU seconds are those
 of all processes, imports included; the peak is that of all processes added up. Of several runs the
 one with the least CPU counts.
 """
@@ -29,6 +30,11 @@ HEADER = (
     "| Recording | MB | CPU s | MB/CPU s | MB/s wall | peak MB | usual way: CPU s | ratio"
     " | bare scan: CPU s | ratio |\n|---|---|---|---|---|---|---|---|---|---|"
 )
+
+
+_BUSY = """On a busy machine a CPU second does less, wall seconds say little, and a second process is not
+started for large profiles (it needs an idle processor): hold the ratios.
+"""
 
 
 class Run(NamedTuple):
@@ -68,7 +74,11 @@ def lines(form: str, path: Path, mb: float, repeat: int, hta: str | None) -> Ite
     ours, limit = (
         measure(sys.executable, reader, form, path, repeat) for reader in ("rca", "scan")
     )
-    usual = {"json": measure(sys.executable, "usual", form, path, 1)}
+    usual = {
+        "rows" if form == generate.NSYS else "json": measure(
+            sys.executable, "usual", form, path, 1
+        )
+    }
     if hta and form == TORCH:
         usual["HTA"] = measure(hta, "hta", form, path, 1)
     for name, other in usual.items():
@@ -92,45 +102,53 @@ def packed_line(path: Path, mb: float, repeat: int) -> str:
     )
 
 
-def table(forms: list[str], sizes: list[int], repeat: int, hta: str | None) -> Iterator[str]:
-    """The table, line by line."""
+def table(wanted: list[tuple[str, int]], repeat: int, hta: str | None) -> Iterator[str]:
+    """The table, line by line, for forms and sizes in MB."""
     yield HEADER
-    for form in forms:
-        for size in sizes:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "recording.json"  # HTA asks for the ending
-                generate.write(form, path, size * 1_000_000)
-                mb = path.stat().st_size / 1e6
-                yield from lines(form, path, mb, repeat, hta)
-                if form == TORCH:
-                    yield packed_line(path, mb, repeat)
+    for form, size in wanted:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "recording.json"  # HTA asks for the ending
+            generate.write(form, path, size * 1_000_000)
+            mb = path.stat().st_size / 1e6
+            yield from lines(form, path, mb, repeat, hta)
+            if form == TORCH:
+                yield packed_line(path, mb, repeat)
 
 
 def main() -> None:
     """Print the table, or read one file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--mb", type=int, nargs="+", default=[50], help="sizes, 10 to 1600")
-    parser.add_argument("--form", choices=generate.FORMS, action="append")
+    parser.add_argument(
+        "--profile-mb", type=int, nargs="*", default=[], help="also profiles of"
+    )
+    parser.add_argument("--form", choices=generate.NAMES, action="append")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
     parser.add_argument("--write", type=Path, help="a Markdown file for the table")
     parser.add_argument("--read", help=argparse.SUPPRESS)
     parser.add_argument("path", type=Path, nargs="?", help=argparse.SUPPRESS)
     given = parser.parse_args()
-    forms = given.form or list(generate.FORMS)
+    forms = given.form or list(generate.NAMES)
     if given.read:
         read(given.read, forms[0], given.path)
         return
     said = []
-    for line in table(forms, given.mb, given.repeat, given.hta):
+    begun = time.monotonic()
+    wanted = [(form, mb) for form in forms for mb in given.mb]
+    wanted += [(TORCH, mb) for mb in given.profile_mb]
+    for line in table(wanted, given.repeat, given.hta):
         print(line, flush=True)
         said.append(line)
     if given.write:
-        load = f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.0f} from other work"
-        command = "python -m benchmarks " + " ".join(sys.argv[1:])
+        took = f"in {(time.monotonic() - begun) / 60:.0f} minutes"
+        load = f"{os.cpu_count()} cores, load {os.getloadavg()[2]:.0f} from other work"
+        command = "python -m benchmarks " + " ".join(
+            "PYTHON" if word == given.hta else word for word in sys.argv[1:]
+        )
         given.write.write_text(
-            f"# How fast recordings are read\n\nMade by `{command}`; {load}.\n\n"
-            f"{(__doc__ or '').partition(chr(10) * 2)[2]}\n" + "\n".join(said) + "\n"
+            f"# How fast recordings are read\n\nMade {took} by `{command}`; {load}.\n\n"
+            f"{(__doc__ or '').partition(chr(10) * 2)[2]}\n" + "\n".join(said) + f"\n\n{_BUSY}"
         )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_START_S = 1_700_000_000
+START_S = 1_700_000_000
+_PROFILER_S = 1_419_247  # what the profiler's own clock shows at the start
 _OPS = (
     "aten::linear",
     "aten::mm",
@@ -32,7 +34,7 @@ _HEAD = """
   ],
   "distributedInfo": {"backend": "nccl", "rank": 3, "world_size": 8},
   "displayTimeUnit": "ms",
-  "baseTimeNanoseconds": 1751410836000000000,
+  "baseTimeNanoseconds": %d,
   "traceEvents": [
 """
 
@@ -55,10 +57,10 @@ def _step(rng: random.Random, at_ns: int, n: int) -> Iterator[str]:
         yield f'"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", {cpu},\n    "ts": {ts},\n    "args": {{\n      "Total Reserved": 121634816, "Total Allocated": 91505152, "Bytes": {n - 5000}, "Addr": 128184607182336, "Device Id": 0, "Device Type": 1, "Ev Idx": {n}\n    }}'
 
 
-def _trace(size: int) -> Iterator[str]:
+def _trace(size: int, start_s: int) -> Iterator[str]:
     rng = random.Random(1)
-    at_ns, n, written = 1_419_247_332_972_313, 0, 0
-    yield _HEAD
+    at_ns, n, written = _PROFILER_S * 10**9 + 332_972_313, 0, 0
+    yield _HEAD % ((start_s - _PROFILER_S) * 10**9)
     while written < size:
         block = []
         for _ in range(500):
@@ -71,9 +73,9 @@ def _trace(size: int) -> Iterator[str]:
 
 
 def _span(
-    random_ids: random.Random, number: int, trace: str, root: str | None
+    random_ids: random.Random, number: int, trace: str, root: str | None, start_s: int
 ) -> dict[str, Any]:
-    start = _START_S * 10**6 + number * 1_700
+    start = start_s * 10**6 + number * 1_700
     tags = [
         {"key": "span.kind", "type": "string", "value": "server"},
         {"key": "http.route", "type": "string", "value": "/v1/chat/completions"},
@@ -89,7 +91,7 @@ def _span(
     }  # fmt: skip
 
 
-def _jaeger(size: int) -> Iterator[str]:
+def _jaeger(size: int, start_s: int) -> Iterator[str]:
     numbers, ids = 0, random.Random(1)
     process = {
         "p1": {
@@ -101,8 +103,9 @@ def _jaeger(size: int) -> Iterator[str]:
     written = 0
     while written < size:
         trace = f"{ids.getrandbits(128):032x}"
-        spans = [_span(ids, numbers, trace, None)]
-        spans += [_span(ids, numbers + k, trace, spans[0]["spanID"]) for k in range(1, 5)]
+        spans = [_span(ids, numbers, trace, None, start_s)]
+        root = spans[0]["spanID"]
+        spans += [_span(ids, numbers + k, trace, root, start_s) for k in range(1, 5)]
         numbers += 5
         text = json.dumps(
             {"traceID": trace, "spans": spans, "processes": process}, separators=(",", ":")
@@ -112,14 +115,14 @@ def _jaeger(size: int) -> Iterator[str]:
     yield '],"total":0,"limit":0,"offset":0,"errors":null}'
 
 
-def _otlp(size: int) -> Iterator[str]:
+def _otlp(size: int, start_s: int) -> Iterator[str]:
     ids, number, written = random.Random(2), 0, 0
     resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "vllm"}}]}
     while written < size:
         spans = []
         for _ in range(50):
             number += 1
-            start = _START_S * 10**9 + number * 1_700_003
+            start = start_s * 10**9 + number * 1_700_003
             spans.append({
                 "traceId": f"{ids.getrandbits(128):032x}", "spanId": f"{ids.getrandbits(64):016x}",
                 "name": "llm_request", "kind": 2, "startTimeUnixNano": str(start),
@@ -142,11 +145,11 @@ def _labels(number: int) -> dict[str, str]:
     }  # fmt: skip
 
 
-def _query_range(size: int) -> Iterator[str]:
+def _query_range(size: int, start_s: int) -> Iterator[str]:
     yield '{"status":"success","data":{"resultType":"matrix","result":['
     written, number = 0, 0
     while written < size:
-        values = [[_START_S + 15 * i, str(number + i * 1.37)] for i in range(720)]
+        values = [[start_s + 15 * i, str(number + i * 1.37)] for i in range(720)]
         metric = {"__name__": "vllm:request_queue_time_seconds_bucket", **_labels(number)}
         text = json.dumps({"metric": metric, "values": values}, separators=(",", ":"))
         yield ("," if written else "") + text
@@ -154,21 +157,21 @@ def _query_range(size: int) -> Iterator[str]:
     yield "]}}"
 
 
-def _exposition(size: int) -> Iterator[str]:
+def _exposition(size: int, start_s: int) -> Iterator[str]:
     written, number = 0, 0
     yield "# TYPE vllm:request_queue_time_seconds histogram\n"
     while written < size:
         labels = ",".join(f'{k}="{v}"' for k, v in _labels(number).items())
         key = f"vllm:request_queue_time_seconds_bucket{{{labels}}}"
         text = "".join(
-            f"{key} {number + i * 1.37} {_START_S + 15 * i}.439\n" for i in range(720)
+            f"{key} {number + i * 1.37} {start_s + 15 * i}.439\n" for i in range(720)
         )
         yield text
         written, number = written + len(text), number + 1
     yield "# EOF\n"
 
 
-FORMS: dict[str, Callable[[int], Iterator[str]]] = {
+FORMS: dict[str, Callable[[int, int], Iterator[str]]] = {
     "PyTorch Profiler JSON": _trace,
     "Jaeger JSON": _jaeger,
     "OTLP JSON lines": _otlp,
@@ -177,7 +180,53 @@ FORMS: dict[str, Callable[[int], Iterator[str]]] = {
 }
 
 
-def write(form: str, path: Path, size: int) -> None:
-    """Write a recording of about `size` bytes."""
+NSYS = "Nsight Systems SQLite"
+NAMES = (*FORMS, NSYS)
+_TABLES = """
+    CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER);
+    CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+        deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER,
+        globalPid INTEGER, demangledName INTEGER, shortName INTEGER, gridX INTEGER, gridY INTEGER,
+        gridZ INTEGER, blockX INTEGER, blockY INTEGER, blockZ INTEGER, registersPerThread INTEGER,
+        staticSharedMemory INTEGER, dynamicSharedMemory INTEGER);
+    CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+        eventClass INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER,
+        returnValue INTEGER);
+"""
+_NSYS_PAIR_BYTES = 84
+
+
+def _nsys(path: Path, size: int, start_s: int) -> None:
+    """A launch and its kernel for each pair."""
+    path.unlink(missing_ok=True)
+    rng, pid = random.Random(1), 851 << 24
+    names = [*_KERNELS, "cudaLaunchKernel_v7000"]
+    at_ns, kernels, calls = 0, [], []
+    for n in range(size // _NSYS_PAIR_BYTES):
+        at_ns += rng.randrange(1000, 9000)
+        begun, took, name = at_ns + rng.randrange(2000, 9000), rng.randrange(1, 90_000), n % 3
+        shape = (128, 1, 1, 128, 1, 1, 96, 0, 49152)
+        kernels.append((begun, begun + took, 0, 1, 7, n, pid, name, name, *shape))
+        calls.append((at_ns, at_ns + 1500, 1, pid | 851, n, 3, 0))
+    with sqlite3.connect(path) as database:
+        database.executescript(_TABLES)
+        database.execute(
+            "INSERT INTO TARGET_INFO_SESSION_START_TIME VALUES (?)", (start_s * 10**9,)
+        )
+        database.executemany("INSERT INTO StringIds VALUES (?, ?)", enumerate(names))
+        for table, rows in (("KERNEL", kernels), ("RUNTIME", calls)):
+            marks = ", ".join("?" * len(rows[0]))
+            database.executemany(
+                f"INSERT INTO CUPTI_ACTIVITY_KIND_{table} VALUES ({marks})", rows
+            )
+    database.close()
+
+
+def write(form: str, path: Path, size: int, start_s: int = START_S) -> None:
+    """Write a recording of about `size` bytes that begins at `start_s`, seconds since 1970."""
+    if form == NSYS:
+        _nsys(path, size, start_s)
+        return
     with path.open("w", encoding="utf-8") as file:
-        file.writelines(FORMS[form](size))
+        file.writelines(FORMS[form](size, start_s))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -24,10 +25,13 @@ def rca_case(path: Path) -> int:
 
 
 def scan(path: Path) -> int:
-    """The limit: the JSON values are found and not looked into, or the lines are counted."""
+    """The limit: the JSON values are found and not looked into, the lines are counted, or SQLite
+    goes over the columns that we keep."""
     import msgspec  # noqa: PLC0415
 
     data = path.read_bytes()
+    if data.startswith(b"SQLite"):
+        return _scan_nsys(path)
     if data.lstrip()[:1] != b"{":
         return data.count(b"\n")
     if data.find(b"\n{") > 0 and data.startswith(b'{"resourceSpans'):
@@ -36,6 +40,35 @@ def scan(path: Path) -> int:
             for line in data.splitlines()
         )
     return len(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
+
+
+_NSYS_COLUMNS = {
+    "KERNEL": ("start", '"end"', "deviceId", "contextId", "streamId", "correlationId", "globalPid",
+               "demangledName", "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ",
+               "registersPerThread", "staticSharedMemory", "dynamicSharedMemory"),
+    "RUNTIME": ("start", '"end"', "globalTid", "correlationId", "nameId"),
+}  # fmt: skip
+
+
+def _scan_nsys(path: Path) -> int:
+    rows = 0
+    with sqlite3.connect(path) as database:
+        for table, columns in _NSYS_COLUMNS.items():
+            sums = ", ".join(f"total({c})" for c in columns)
+            query = f"SELECT count(*), {sums} FROM CUPTI_ACTIVITY_KIND_{table}"
+            rows += database.execute(query).fetchone()[0]
+    return rows
+
+
+def _rows_nsys(path: Path) -> int:
+    found = []
+    with sqlite3.connect(path) as database:
+        names = dict(database.execute("SELECT id, value FROM StringIds"))
+        for table, columns in _NSYS_COLUMNS.items():
+            query = f"SELECT {', '.join(columns)} FROM CUPTI_ACTIVITY_KIND_{table}"
+            name = 7 if table == "KERNEL" else 4
+            found += [(*row, names[row[name]]) for row in database.execute(query)]
+    return len(found)
 
 
 def _frame_trace(path: Path) -> int:
@@ -153,4 +186,5 @@ USUAL: dict[str, Callable[[Path], int]] = {
     "OTLP JSON lines": _loop_otlp,
     "Prometheus query_range": _loop_query_range,
     "OpenMetrics text": _loop_exposition,
+    "Nsight Systems SQLite": _rows_nsys,
 }

@@ -18,6 +18,7 @@ from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
 
 SCHEMA_VERSION = "2"
+_BATCH_ROWS = 100_000
 _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not move the end
     "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),
     "cpu_op": ("start_ns", "start_ns + dur_ns"),
@@ -180,6 +181,15 @@ class Case:
             raise _failed(error) from error
         finally:
             cursor.close()
+
+    def batches(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[pl.DataFrame]:
+        """The rows of a query in parts, never all of them in memory; take all before another query."""
+        try:
+            relation = self._con.sql(query, params=list(parameters))
+            for batch in relation.to_arrow_reader(_BATCH_ROWS):
+                yield pl.DataFrame(pl.from_arrow(batch))
+        except duckdb.Error as error:
+            raise _failed(error) from error
 
     def execute(self, statement: str, parameters: Sequence[Any] = ()) -> None:
         """Run a statement that returns nothing."""

@@ -59,7 +59,7 @@ class Options:
         causes: Folder with further causes.
         max_unpacked: Bytes that archives may unpack to.
         recipes_budget_s: Wall time for NVIDIA's recipes on its reports, None for none.
-        memory_bytes: Memory of DuckDB, parsers come on top; half of the machine's when None.
+        memory_bytes: Memory of DuckDB, parsers come on top; see `_memory_for` when None.
         resume: Go on with a case that holds a part of the bundle.
         window: Start and end of the incident, ns since the Unix epoch, where they are known.
         without: Causes left out of the catalogue.
@@ -150,12 +150,18 @@ def _read(
     with tempfile.TemporaryDirectory(prefix="rca-") as workspace:
         bundle = find(paths, baseline, Path(workspace), options.max_unpacked)
         case = _case(case_path, keep=keep or options.resume)
-        case.limit(memory_bytes=options.memory_bytes or machine.memory_bytes() // 2)
+        case.limit(memory_bytes=options.memory_bytes or _memory_for(bundle))
         if options.resume:
             _check_same_bundle(case, bundle)
         ingest(case, bundle, progress)
         recipes.run(case, bundle, options.recipes_budget_s)
     return case, bundle
+
+
+def _memory_for(bundle: Bundle) -> int:
+    """As much as the recordings take, at least 1 GB, at most half of the machine's."""
+    recorded = sum(file.path.stat().st_size for file in bundle.files if file.path.is_file())
+    return min(machine.memory_bytes() // 2, max(10**9, recorded))
 
 
 def _case(path: Path | None, *, keep: bool) -> DiagnosedCase:

@@ -177,7 +177,7 @@ def load(case: Case, *, spans: bool = False) -> list[Signal]:
 
 def _read(case: Case, *, spans: bool) -> list[Signal]:
     wanted = f"role {'IN' if spans else 'NOT IN'} {_SPAN_ROLES}"
-    rows = case.sql(
+    parts = case.batches(
         f"""
         SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
         FROM {"span_signal" if spans else "signal_value"}
@@ -185,7 +185,9 @@ def _read(case: Case, *, spans: bool) -> list[Signal]:
         ORDER BY source, role, service, subject, part, ts_ns
         """
     )
-    return list(_grouped(rows))
+    # Names repeat on every row: as numbers they take a tenth of the memory.
+    packed = [part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts]
+    return list(_grouped(pl.concat(packed))) if packed else []
 
 
 def _grouped(rows: pl.DataFrame) -> Iterator[Signal]:

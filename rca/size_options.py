@@ -12,7 +12,8 @@ MaxUnpackedOption = Annotated[
 MemoryOption = Annotated[
     str | None,
     typer.Option(
-        "--memory", help="Memory of the database; half of the machine's if not given."
+        "--memory",
+        help="Memory of the database; the size of the recordings, at least 1 GB, if not given.",
     ),
 ]
 DEFAULT_MAX_UNPACKED = "20GB"

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rca import case as case_module
+from rca.case import Case
+from rca.errors import QueryError
 from rca.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
 from rca.scan import find
 from rca.signals import EMPTY, Points, Signal, limit_of
@@ -145,3 +148,15 @@ def test_the_limit_of_an_alert_is_told_in_its_unit() -> None:
         "200 kB/s",
     )
     assert limit_of("waiting", 1.0, is_slope=False) == ("waiting", "1")
+
+
+def test_rows_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(case_module, "_BATCH_ROWS", 2048)
+    with Case.create() as case:
+        parts = list(
+            case.batches("SELECT i FROM range(5000) t(i) WHERE i >= ? ORDER BY i", [10])
+        )
+        assert len(parts) > 1
+        assert [i for part in parts for i in part["i"]] == list(range(10, 5000))
+        with pytest.raises(QueryError):
+            list(case.batches("SELECT nothing"))
