@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +15,13 @@ import pytest
 from llm_server import Raw, Server, elapsed, error, judgement, serving, use
 from typer.testing import CliRunner
 
+from rca import catalogue
 from rca.case import Case
 from rca.cli import app
-from rca.judge import Ask, LlmJudge, RulesJudge, outcome
+from rca.judge import Ask, LlmJudge, RulesJudge, outcome, text
+from rca.judge.calls import calls
+from rca.judge.grounding import Opinion
+from rca.judge.panel import Member, Sample
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 
@@ -187,3 +192,22 @@ def test_a_real_model_is_grounded_or_unscored(
     assert all(note for status, note, *_ in said if status == "unscored")
     assert found.confidence <= rules.confidence
     assert (found.status, found.cause) == (rules.status, rules.cause)
+
+
+@pytest.mark.slow
+@pytest.mark.api
+def test_a_text_of_a_real_model_holds_or_is_struck(
+    real_model: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, model = real_model
+    use(url, monkeypatch, os.environ.get("RCA_JUDGE_TEST_KEY", ""))
+    ask = Ask(models=(model,), samples=1, text=True, reply_tokens=600, timeout_s=280)
+    with case_builder.diagnosed() as case:
+        rules, causes = RulesJudge().judge(case), catalogue.of(case)
+        agrees = Sample(model, 0, "scored", Opinion(rules.cause or "", rules.cls or ""))
+        member = Member(model, 1, [agrees])
+        with calls(case, ask, time.monotonic() + 280) as way:
+            text.write(LlmJudge(ask).pack(case, causes), causes, rules, [member], way)
+        rows = case.rows("SELECT part, text, evidence, why FROM judge_text ORDER BY ALL")
+        print(*rows, member.text_note, sep="\n")
+    assert rows or member.text_note
