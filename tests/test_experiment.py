@@ -301,3 +301,22 @@ def test_ranking_compares_directions_beyond_the_dead_band() -> None:
     assert (first.cause, second.cause) == ("pool", "load")
     assert first.likeness == pytest.approx(1.0)
     assert second.worst_figure == "preemptions_per_request"
+
+
+def test_a_pair_that_takes_too_long_is_given_up() -> None:
+    """The budget ends a pair in the middle; what is kept are whole pairs."""
+    asked = 0
+
+    def left_s() -> float:
+        nonlocal asked
+        asked += 1
+        return 20.0 if asked < 30 else -5.0
+
+    arms = {arm: lambda _s: Plan() for arm in ("healthy", "control", "fault")}
+    paired = pairing.Pairing(_Machine(), arms, seed=0)
+    done = paired.run(left_s, grace_s=1.0)
+    assert done < pairing.PAIRS
+    assert {len(runs) for runs in paired.runs.values()} <= {done}
+    assert {row.pair for row in paired.rows} == set(range(done))
+    patient = pairing.Pairing(_Machine(), arms, seed=0)
+    assert patient.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS

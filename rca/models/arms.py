@@ -7,7 +7,7 @@ service has that has run for a while.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import NamedTuple, Protocol
 
@@ -49,15 +49,22 @@ def run(plan: Plan, worker: Worker, seed: int, seconds: float) -> Run:
 
 
 def run_in_turns(
-    arms: Mapping[str, tuple[Plan, Worker]], seed: int, seconds: float, order: random.Random
-) -> dict[str, Run]:
+    arms: Mapping[str, tuple[Plan, Worker]],
+    seed: int,
+    seconds: float,
+    order: random.Random,
+    may_go_on: Callable[[], bool],
+) -> dict[str, Run] | None:
     """Runs of several plans in short turns, so that a busy machine slows all of them alike.
+
+    None when they were given up.
 
     Args:
         arms: name → plan and worker; all see the same requests.
         seed: of the traffic.
         seconds: of virtual time.
         order: who comes first is drawn anew for each turn.
+        may_go_on: asked before each turn.
     """
     recorders = {arm: Recorder(from_ns=BEGIN_NS) for arm in arms}
     engines = {
@@ -65,6 +72,8 @@ def run_in_turns(
         for arm, (plan, worker) in arms.items()
     }
     for end_ns in turn_ends(seconds):
+        if not may_go_on():
+            return None
         for arm in order.sample(list(arms), len(arms)):
             engines[arm].run(end_ns)
     return {

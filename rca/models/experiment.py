@@ -48,6 +48,7 @@ Progress = Callable[[str], None]
 _LEAST_BUDGET_S = 1.0
 _SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
 _COUNTED_STEPS = 60
+_GRACE = 0.05  # of the budget, for a pair that a busy machine makes longer than was planned
 
 
 @dataclass
@@ -337,7 +338,7 @@ class _Trial:
     def _pairs(self, made: Runtime) -> Verdict:
         pairing = Pairing(made, self._arms(), self.seed)
         self.say(f"torch on {made.name}: up to {PAIRS} pairs of {len(pairing.arms)} arms")
-        self.pairs = pairing.run(self._left_s)
+        self.pairs = pairing.run(self._left_s, _GRACE * self.budget_s)
         self.rows += pairing.rows
         if self.pairs < PAIRS:
             return Verdict(

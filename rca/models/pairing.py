@@ -41,13 +41,17 @@ class Pairing:
     rows: list[ArmRow] = field(default_factory=list)
     runs: dict[str, list[Run]] = field(default_factory=dict)
     seconds: list[float] = field(default_factory=list)
+    may_go_on: Callable[[], bool] = lambda: True
 
-    def run(self, left_s: Callable[[], float]) -> int:
+    def run(self, left_s: Callable[[], float], grace_s: float) -> int:
         """Run pairs until PAIRS are done or the time is over; returns how many are done.
+
+        A pair that takes longer than was planned is given up once `grace_s` more have passed.
 
         What time is left after them goes to more runs of the fix and of its reference:
         whether it is as good as healthy is the closest call.
         """
+        self.may_go_on = lambda: left_s() > -grace_s
         cost = self._wall_for_a_second()
         for pair in range(PAIRS):
             arms = self._arms_of(pair)
@@ -57,13 +61,16 @@ class Pairing:
             if length_s * len(arms) * cost > left_s():
                 return pair
             spent = self._pair(pair, arms, length_s)
+            if spent is None:
+                return pair
             cost = 0.5 * (cost + spent)
         for pair in range(PAIRS, MOST_PAIRS):
             arms = [arm for arm in ("healthy", "control", "fix") if arm in self.arms]
             length_s = self._length_s(left_s(), len(arms), cost)
             if length_s < LONGEST_S or "fix" not in self.arms:
                 break
-            self._pair(pair, arms, length_s)
+            if self._pair(pair, arms, length_s) is None:
+                break
         return PAIRS
 
     def _arms_of(self, pair: int) -> list[str]:
@@ -72,12 +79,18 @@ class Pairing:
     def _length_s(self, left_s: float, arms: int, cost: float) -> float:
         return min(LONGEST_S, _RESERVE * left_s / arms / cost)
 
-    def _pair(self, pair: int, arms: list[str], length_s: float) -> float:
-        """Run the arms of a pair once each; returns the wall time of a virtual second."""
+    def _pair(self, pair: int, arms: list[str], length_s: float) -> float | None:
+        """Run the arms of a pair once each; returns the wall time of a virtual second.
+
+        None, and nothing kept, when the time was over before all had run.
+        """
         began = time.monotonic()
         order = random.Random(f"order:{self.seed}:{pair}")
         plans = {arm: self.arms[arm](length_s) for arm in arms}
-        for arm, result in self._runs(plans, 1000 * self.seed + pair, length_s, order).items():
+        found = self._runs(plans, 1000 * self.seed + pair, length_s, order)
+        if found is None:
+            return None
+        for arm, result in found.items():
             self.runs.setdefault(arm, []).append(result)
             shown = result.figures.items()
             self.rows += [ArmRow(arm, pair, "torch", key, value) for key, value in shown]
@@ -116,25 +129,33 @@ class Pairing:
         # A short run pays for what torch does once; then one is timed.
         for length_s in (_WARM_UP_S, SHORTEST_S):
             began = time.monotonic()
-            self._alone(self.arms["healthy"](length_s), 999, length_s)
+            plan = self.arms["healthy"](length_s)
+            with self.machine.worker(plan) as worker:
+                run(plan, worker, 999, length_s)
         return (time.monotonic() - began) / SHORTEST_S
 
     def _runs(
         self, plans: Mapping[str, Plan], seed: int, length_s: float, order: random.Random
-    ) -> dict[str, Run]:
+    ) -> dict[str, Run] | None:
         if any(map(_changes_the_process, plans.values())):
-            arms = order.sample(list(plans), len(plans))
-            return {arm: self._alone(plans[arm], seed, length_s) for arm in arms}
+            found: dict[str, Run] = {}
+            for arm in order.sample(list(plans), len(plans)):
+                one = self._together({arm: plans[arm]}, seed, length_s, order)
+                if one is None:
+                    return None
+                found |= one
+            return found
+        return self._together(plans, seed, length_s, order)
+
+    def _together(
+        self, plans: Mapping[str, Plan], seed: int, length_s: float, order: random.Random
+    ) -> dict[str, Run] | None:
         with ExitStack() as stack:
             workers = {
                 arm: (plan, stack.enter_context(self.machine.worker(plan)))
                 for arm, plan in plans.items()
             }
-            return run_in_turns(workers, seed, length_s, order)
-
-    def _alone(self, plan: Plan, seed: int, length_s: float) -> Run:
-        with self.machine.worker(plan) as worker:
-            return run(plan, worker, seed, length_s)
+            return run_in_turns(workers, seed, length_s, order, self.may_go_on)
 
 
 def _changes_the_process(plan: Plan) -> bool:
