@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rca import workload_facts
 from rca.case import Case
-from rca.models.figures import log_ratios
+from rca.models.figures import POOL_FULL, log_ratios
 
 _COLUMNS = {"ttft": "ttft_ns", "itl": "itl_ns", "e2e": "engine_ns", "request": "e2e_ns"}
 _ROLES = {
@@ -16,7 +16,7 @@ _ROLES = {
     "arrival_rate": "arrival_rate",
     "dependency_time": "dependency_p50",
     "calls_per_request": "dependency_calls_per_request",
-    "waiting_with_room": "queue_with_free_seats",
+    "waiting_with_room": "queue_with_free_blocks",
     "step_tokens": "tokens_per_step",
 }
 _RATIOS = {
@@ -53,6 +53,44 @@ SELECT median(itl_ns) FILTER (is_long) / nullif(median(itl_ns) FILTER (NOT is_lo
 FROM measured
 HAVING count(*) >= 20
 """
+_FREE_SEATS = """
+WITH cap AS (
+    SELECT s.part, max(TRY_CAST(c.value AS DOUBLE)) AS seats
+    FROM config AS c JOIN source AS s ON s.id = c.source_id
+    WHERE lower(replace(c.key, '-', '_')) IN ('max_num_seqs', 'max_running_requests')
+    GROUP BY s.part
+),
+state AS (
+    SELECT part, service, replica, ts_ns,
+        max(num / nullif(den, 0)) FILTER (role = 'running') AS running,
+        max(num / nullif(den, 0)) FILTER (role = 'waiting') AS waiting,
+        max(num / nullif(den, 0)) FILTER (role = 'kv_usage') AS kv_usage
+    FROM role_point
+    WHERE role IN ('running', 'waiting', 'kv_usage')
+    GROUP BY part, service, replica, ts_ns
+)
+SELECT avg(CAST(waiting >= 1 AND running < seats AND kv_usage < ?2 AS INTEGER))
+FROM state JOIN cap USING (part)
+WHERE part = ?1 AND (part = 'baseline' OR ts_ns BETWEEN ?3 AND ?4)
+HAVING count(running) > 0 AND count(waiting) > 0
+"""
+_GROWN_TENANTS = """
+WITH spent AS (
+    SELECT tenant,
+        coalesce(sum(input_tokens) FILTER ({before}), 0) AS before,
+        coalesce(sum(input_tokens) FILTER ({after}), 0) AS after
+    FROM request
+    WHERE tenant IS NOT NULL AND input_tokens > 0
+    GROUP BY tenant
+),
+share AS (
+    SELECT before / nullif(sum(before) OVER (), 0) AS before, after / nullif(sum(after) OVER (), 0) AS after
+    FROM spent
+)
+SELECT coalesce(sum(before) FILTER (grown), 0), coalesce(sum(after) FILTER (grown), 0)
+FROM (SELECT *, after >= 2 * before AND after > 0 AS grown FROM share WHERE before IS NOT NULL AND after IS NOT NULL)
+HAVING count(*) > 0
+"""
 _NS = 1e9
 
 
@@ -77,9 +115,15 @@ def observed(case: Case) -> dict[str, float]:
             side["queue_mean"] = side["queue_time"] * _NS
     for figure, (low, high) in _profiled(case).items():
         sides[0][figure], sides[1][figure] = low, high
-    for side, blocks in zip(sides, workload_facts.pool_sizes(case), strict=True):
-        if blocks:
-            side["kv_blocks"] = float(blocks)
+    told = {
+        "queue_with_free_seats": _free_seats(case),
+        "grown_tenants": _grown_tenants(case),
+        "kv_blocks": workload_facts.pool_sizes(case),
+    }
+    for figure, values in told.items():
+        for side, value in zip(sides, values, strict=True):
+            if value is not None:
+                side[figure] = float(value)
     return log_ratios(sides[1], sides[0])
 
 
@@ -136,7 +180,7 @@ def _sides(case: Case) -> tuple[str, str] | None:
 
 
 def _quantiles(case: Case) -> tuple[dict[str, float], dict[str, float]]:
-    """Latencies of requests, and how much slower long answers come than short ones."""
+    """Latencies of requests, how much slower long answers come than short ones."""
     before: dict[str, float] = {}
     after: dict[str, float] = {}
     conditions = _sides(case)
@@ -154,6 +198,31 @@ def _quantiles(case: Case) -> tuple[dict[str, float], dict[str, float]]:
         if value:
             side["itl_by_length"] = float(value)
     return before, after
+
+
+def _free_seats(case: Case) -> tuple[float | None, float | None]:
+    """Share of scrapes in which requests wait while seats and blocks are free.
+
+    None on a side whose number of seats no configuration tells.
+    """
+    start, end = case.rows("SELECT start_ns, end_ns FROM incident_window ORDER BY id LIMIT 1")[
+        0
+    ]
+    before, after = (
+        case.scalar(_FREE_SEATS, (part, POOL_FULL, start, end))
+        for part in ("baseline", "incident")
+    )
+    return before, after
+
+
+def _grown_tenants(case: Case) -> tuple[float | None, float | None]:
+    """Share of the prompt tokens of tenants that send at least twice what they sent, before and after."""
+    conditions = _sides(case)
+    if conditions is None:
+        return None, None
+    before, after = conditions
+    rows = case.rows(_GROWN_TENANTS.format(before=before, after=after))
+    return rows[0] if rows else (None, None)
 
 
 def _profiled(case: Case) -> dict[str, tuple[float, float]]:

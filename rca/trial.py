@@ -55,6 +55,7 @@ def _experiment(case: Case, cause: str, budget_s: float) -> None:
         began=begun / _NS,
         observed=incident_figures.observed(case),
         rivals=_rivals(case, cause),
+        other=_other(case, cause),
         budget_s=budget_s,
     )
     row = {
@@ -84,6 +85,16 @@ def _rivals(case: Case, cause: str) -> list[str]:
         (cause, _LEAST_RIVAL_SCORE, _RIVALS),
     )
     return [c for (c,) in rows]
+
+
+def _other(case: Case, cause: str) -> str | None:
+    """The cause that contributes beside this one, where it is in the reproducer."""
+    rows = case.rows(
+        "SELECT cause FROM hypothesis WHERE contributing AND cause <> ?1 "
+        "AND ?1 IN (SELECT cause FROM hypothesis WHERE contributing) ORDER BY rank LIMIT 1",
+        (cause,),
+    )
+    return next((c for (c,) in rows if is_known(c)), None)
 
 
 def torch_installed() -> bool:

@@ -15,10 +15,11 @@ import pytest
 
 from rca.models import experiment, pairing
 from rca.models.arms import run_twin
+from rca.models.conclusion import leaves_hallmark
 from rca.models.effect import cliffs_delta, is_monotone, of_pairs
 from rca.models.engine import StepResult, Worker
 from rca.models.experiment import Experiment, run
-from rca.models.fault import Remedy
+from rca.models.fault import Remedy, beside
 from rca.models.faults import FAULTS, PLACEBO, find
 from rca.models.figures import log_ratios
 from rca.models.ranking import is_still, rank
@@ -320,3 +321,36 @@ def test_a_pair_that_takes_too_long_is_given_up() -> None:
     assert {row.pair for row in paired.rows} == set(range(done))
     patient = pairing.Pairing(_Machine(), arms, seed=0)
     assert patient.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS
+
+
+def test_what_marks_the_cause_rules_out_a_rival_that_looks_alike() -> None:
+    """A flushed cache looks the same whoever flushed it; one tenant's share does not."""
+    pollution, rival = find("prefix_cache_pollution"), "stale_tokenizer_cache_key"
+    shown = {
+        (cause, 1.0): log_ratios(
+            run_twin(find(cause).plan(Plan(), 1.0, 30.0), 5, 30.0), run_twin(Plan(), 5, 30.0)
+        )
+        for cause in (pollution.cause, rival)
+    }
+    observed = _observed("prefix_cache_pollution")
+    assert leaves_hallmark(rival, pollution, observed, shown) is not None
+    assert leaves_hallmark(pollution.cause, pollution, observed, shown) is None
+    assert leaves_hallmark(rival, pollution, {**observed, "grown_tenants": 0.1}, shown) is None
+
+
+def test_a_cause_is_tried_beside_another_that_is_at_work(machine: Callable[..., None]) -> None:
+    both = beside(find("dependency_slow"), find("tiny_batch")).plan(Plan(), 1.0, 60.0)
+    observed = log_ratios(run_twin(both, 77, 60.0), run_twin(Plan(), 78, 60.0))
+    alone = run("dependency_slow", observed=observed, rivals=["tiny_batch"], budget_s=60.0)
+    assert alone.status in ("refuted", "ambiguous")
+    found = run(
+        "dependency_slow",
+        observed=observed,
+        rivals=["tiny_batch"],
+        other="tiny_batch",
+        budget_s=60.0,
+    )
+    assert found.status in ("validated", "partial_fix"), found.reason
+    assert found.reason.endswith("; beside tiny_batch")
+    assert found.details["beside"] == "tiny_batch"
+    assert "max_num_seqs" not in (found.fault or "")

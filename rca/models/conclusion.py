@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rca.models.fault import Fault
+from rca.models.figures import ASKED, Figures
 from rca.models.pairing import PAIRS, Pairing
 from rca.models.ranking import DEAD_BAND, Rank
 from rca.models.screening import mean_of, still
@@ -34,7 +35,9 @@ def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
         pairing: its runs.
         has_incident: whether it was compared with an incident's figures before.
     """
-    if missing := still(fault.moves, mean_of(pairing.ratios("fault"))):
+    # What was asked is the same in all engines, and a short run has few requests to count.
+    moves = {figure: sign for figure, sign in fault.moves.items() if figure not in ASKED}
+    if missing := still(moves, mean_of(pairing.ratios("fault"))):
         return Verdict("refuted", still_text(missing) + " in torch")
     slow = [figure for figure in fault.timing if _is_slower(pairing, figure)]
     if not has_incident:
@@ -140,6 +143,23 @@ def lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
         return None
     way = "up" if fault.moves[figure] > 0 else "down"
     return f"{fault.cause} drives {figure} {way}, and the incident does not show that"
+
+
+def leaves_hallmark(
+    rival: str, fault: Fault, observed: Mapping[str, float], shown: Mapping[tuple[str, float], Figures]
+) -> str | None:
+    """Why a rival that looks as much like the incident is out: what marks the fault it leaves still.
+
+    None where the incident does not show the mark clearly.
+    """
+    figure = fault.hallmark
+    if figure is None or observed.get(figure, 0.0) * fault.moves[figure] < 2 * DEAD_BAND:
+        return None
+    sign = fault.moves[figure]
+    moved = [f[figure] * sign for (c, _), f in shown.items() if c == rival and figure in f]
+    if not moved or max(moved) >= DEAD_BAND:
+        return None
+    return f"{rival} does not move {figure}, as the incident does"
 
 
 def still_text(missing: Sequence[str]) -> str:

@@ -25,10 +25,11 @@ from rca.models.conclusion import (
     describe,
     explains_better,
     lacks_hallmark,
+    leaves_hallmark,
     on_pairs,
     still_text,
 )
-from rca.models.fault import Fault
+from rca.models.fault import Fault, beside
 from rca.models.faults import PLACEBO, find
 from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
@@ -86,6 +87,7 @@ def run(
     sizes: DecoderConfig | None = None,
     observed: Mapping[str, float] | None = None,
     rivals: Sequence[str] = (),
+    other: str | None = None,
     budget_s: float = 20.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -102,6 +104,8 @@ def run(
             `figures.log_ratios` gives them; any subset of `figures.FLOORS`. Other keys
             are left out, and values are clipped at a factor of 10.
         rivals: other causes that could explain the incident.
+        other: a cause that is at work beside it; it is switched on in all arms of the pairs, so
+            that they show what `cause` adds to it.
         budget_s: wall time that it may take, torch's import included.
         seed: of traffic, order of arms and bootstrap.
         progress: called with a line about what is going on.
@@ -112,6 +116,8 @@ def run(
     """
     trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget_s)
     trial.seed = seed
+    if other is not None:
+        trial.add(find(other))
     trial.sizes = sizes or trial.sizes
     trial.began = began or trial.began
     trial.say = progress or trial.say
@@ -144,6 +150,7 @@ class _Trial:
         self.untried: list[str] = []
         self.device: str | None = None
         self.made: Runtime | None = None
+        self.other: Fault | None = None
         self.pairs = 0
         self.rows: list[ArmRow] = []
         self.details: dict[str, object] = {}
@@ -162,15 +169,28 @@ class _Trial:
         return Experiment(
             cause=self.fault.cause,
             status=verdict.status,
-            reason=verdict.reason,
+            reason=verdict.reason + (f"; beside {self.other.cause}" if self.other else ""),
             device=self.device,
-            fault=_turned(self.healthy, self._faulty(10.0)) if ran else None,
+            fault=self._reference(10.0).turned_to(self._faulty(10.0)) if ran else None,
             fix=self.fault.fix.name if self.pairs and self.fault.fix else None,
             pairs=self.pairs,
             spent_ns=round((time.monotonic() - self.began) * 1e9),
             arms=self.rows,
             details=self.details,
         )
+
+    def add(self, other: Fault) -> None:
+        """Let another cause be at work in all that is compared."""
+        if not (other.reproducible and self.fault.reproducible):
+            self.left_out.append(f"{other.cause}, which is at work as well: {other.device}")
+            return
+        self.other, self.fault = other, beside(self.fault, other)
+        self.rivals = [rival for rival in self.rivals if rival.cause != other.cause]
+        self.details["beside"] = other.cause
+
+    def _reference(self, seconds: float) -> Plan:
+        """The service without the fault that is tried."""
+        return self.other.plan(self.healthy, 1.0, seconds) if self.other else self.healthy
 
     def _precondition(self) -> Verdict | None:
         if not self.fault.reproducible:
@@ -300,7 +320,7 @@ class _Trial:
 
         before, after = (
             count(plan, made, self.seed, _COUNTED_STEPS).shown
-            for plan in (self.healthy, self._faulty(SECONDS))
+            for plan in (self._reference(SECONDS), self._faulty(SECONDS))
         )
         ratios = log_ratios(after, before)
         self.details["operator_counts"] = ratios
@@ -328,7 +348,13 @@ class _Trial:
             )
         if others and others[0].likeness > own.likeness + MARGIN:
             return Verdict("refuted", explains_better(others[0], own))
-        near = [found for found in others if found.likeness > own.likeness - MARGIN]
+        near = []
+        for found in (other for other in others if other.likeness > own.likeness - MARGIN):
+            reason = leaves_hallmark(found.cause, self.fault, self.observed, shown)
+            if reason:
+                lacking[found.cause] = reason
+            else:
+                near.append(found)
         if near:
             names = ", ".join(sorted({own.cause, *(found.cause for found in near)}))
             fails = "; ".join(f"{f.cause} is off in {f.worst_figure}" for f in (own, *near))
@@ -350,8 +376,8 @@ class _Trial:
 
     def _arms(self) -> dict[str, ArmPlan]:
         arms: dict[str, ArmPlan] = {
-            "healthy": lambda _seconds: self.healthy,
-            "control": lambda _seconds: self.healthy,
+            "healthy": self._reference,
+            "control": self._reference,
             "fault": self._faulty,
             "placebo": lambda seconds: PLACEBO.apply(self._faulty(seconds)),
         }
@@ -359,19 +385,3 @@ class _Trial:
         if fix:
             arms["fix"] = lambda seconds: fix.apply(self._faulty(seconds))
         return arms
-
-
-def _turned(before: Plan, after: Plan) -> str:
-    """The knobs that differ, as 'name before -> after'."""
-    found: list[str] = []
-    for part in ("args", "build", "traffic"):
-        old, new = getattr(before, part), getattr(after, part)
-        for knob in fields(old):
-            a, b = getattr(old, knob.name), getattr(new, knob.name)
-            if a != b:
-                found.append(f"{knob.name} {a:g} -> {b:g}" if _are_numbers(a, b) else knob.name)
-    return ", ".join(found)
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(isinstance(value, int | float) for value in values)

@@ -8,7 +8,7 @@ nothing. A placebo is a change that people try and that must not help.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rca.models.settings import Plan
 
@@ -30,7 +30,8 @@ class Fault:
 
     Attributes:
         moves: counters that must go up (+1) or down (-1), whatever the machine does; the
-            first one is the hallmark.
+            first one follows the dose.
+        mark: the one of them without whose move it cannot be this cause; the first unless given.
         timing: latencies that must get worse.
         device: 'cpu' when it can be shown here; else what it would need, in words.
         growth: the effect builds up while it lasts, so dose means the end of the window.
@@ -46,6 +47,7 @@ class Fault:
     component: str = "llm-engine"
     apply: Apply | None = None
     moves: Mapping[str, int] = field(default_factory=dict)
+    mark: str | None = None
     timing: tuple[str, ...] = ()
     fix: Remedy | None = None
     device: str = "cpu"
@@ -57,8 +59,8 @@ class Fault:
 
     @property
     def hallmark(self) -> str | None:
-        """The counter without whose move it cannot be this cause: the first of `moves`."""
-        return next(iter(self.moves), None)
+        """The counter without whose move it cannot be this cause."""
+        return self.mark or next(iter(self.moves), None)
 
     @property
     def reproducible(self) -> bool:
@@ -74,6 +76,20 @@ class Fault:
         if self.apply is None:
             raise ValueError(f"{self.cause}: {self.device}")
         return self.apply(healthy, dose, seconds) if dose > 0 else healthy
+
+
+def beside(fault: Fault, other: Fault) -> Fault:
+    """The fault in a service in which the other is at work as well, at dose 1.
+
+    Raises:
+        ValueError: one of them cannot be switched on here.
+    """
+    return replace(
+        fault,
+        apply=lambda plan, dose, seconds: fault.plan(
+            other.plan(plan, 1.0, seconds), dose, seconds
+        ),
+    )
 
 
 def replicas(count: int) -> Remedy:

@@ -242,7 +242,8 @@ def _traffic() -> tuple[Fault, ...]:
             "cold_share",
             component="api-gateway",
             apply=_cold_tenant,
-            moves={"prefix_hit_rate": -1, "evictions_per_request": 1},
+            moves={"prefix_hit_rate": -1, "evictions_per_request": 1, "grown_tenants": 1},
+            mark="grown_tenants",
             timing=("ttft_p50",),
             fix=Remedy(
                 "each tenant may send 250 prompt tokens a second",

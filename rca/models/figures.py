@@ -15,6 +15,7 @@ from rca.models.engine import Engine
 from rca.models.gateway import Request
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
+from rca.models.workload import COLD_TENANT
 
 # Key → the amount that counts as nothing, in the key's own unit.
 FLOORS: dict[str, float] = {
@@ -47,6 +48,7 @@ FLOORS: dict[str, float] = {
     "prompt_tokens": 1.0,
     "arrival_rate": 0.0,
     "arrival_cv": 0.1,
+    "grown_tenants": 0.1,  # share of the prompt tokens by tenants that send twice their healthy share
     "memory_growth": 0.02,  # share of the resident memory, per minute
     "full_collections_per_step": 0.002,
     "ops_per_token": 0.0,
@@ -56,12 +58,16 @@ FLOORS: dict[str, float] = {
     "ops_per_step": 0.0,
     "allocations_per_step": 0.0,
     "queue_with_free_seats": 0.05,  # share of time; the cap and the pool have room
+    "queue_with_free_blocks": 0.05,  # share of time; the pool has room, the cap may have none
     "tokens_per_step": 0.0,
     "tokens_per_step_max": 0.0,
 }
+# Figures of the requests alone, whatever serves them.
+ASKED = frozenset({"arrival_rate", "arrival_cv", "prompt_tokens", "grown_tenants"})
 # A queue shorter than a tenth of a healthy first token is no queue.
 _QUEUE_FLOOR_SHARE = 0.1
-_POOL_FULL = 0.9
+POOL_FULL = 0.9
+_POOL_HAS_ROOM = 0.7  # as the role `waiting_with_room` has it
 LARGEST = math.log(10.0)
 
 Figures = dict[str, float]
@@ -101,6 +107,7 @@ class Recorder:
     _waiting: float = 0.0
     _usage: float = 0.0
     _held: float = 0.0
+    _capped: float = 0.0
     _tokens: list[int] = field(default_factory=list)
     _memory: list[tuple[int, int]] = field(default_factory=list)
     _at_start: dict[str, float] = field(default_factory=dict)
@@ -119,8 +126,10 @@ class Recorder:
         self._tokens.append(batch.tokens)
         scheduler = engine.scheduler
         has_seat = len(scheduler.running) < engine.plan.args.max_num_seqs
-        if scheduler.waiting and has_seat and scheduler.pool.usage < _POOL_FULL:
+        if scheduler.waiting and has_seat and scheduler.pool.usage < POOL_FULL:
             self._held += cost_ns
+        if scheduler.waiting and scheduler.pool.usage < _POOL_HAS_ROOM:
+            self._capped += cost_ns
         self._weight_ns += cost_ns
         self._running += cost_ns * len(engine.scheduler.running)
         self._waiting += cost_ns * len(engine.scheduler.waiting)
@@ -138,6 +147,7 @@ class Recorder:
         found = _latencies(self.finished, open_now, engine.now_ns)
         found |= _arrivals([*self.finished, *self.aborted, *open_now, *self._coming(engine)])
         found |= self._counted(engine)
+        found["grown_tenants"] = _grown_tenants(self.finished)
         found["busy_share"] = self._weight_ns / max(engine.now_ns - self.from_ns, 1)
         found["memory_growth"] = _growth_per_minute(self._memory)
         return found
@@ -168,10 +178,17 @@ class Recorder:
             "kv_usage": self._usage / weight,
             "kv_blocks": engine.scheduler.pool.n_blocks,
             "queue_with_free_seats": self._held / weight,
+            "queue_with_free_blocks": self._capped / weight,
             # Of the time in which it worked at all: with one thread it is one core.
             "cores_used": delta["busy"] / weight,
             "process_cpu": delta["busy"] / max(engine.now_ns - self.from_ns, 1),
         }
+
+
+def _grown_tenants(finished: Sequence[Request]) -> float:
+    """Share of the prompt tokens of the one tenant that comes anew; the usual ones stay as they are."""
+    grown = sum(r.prompt_tokens for r in finished if r.arrival.tenant == COLD_TENANT)
+    return grown / max(sum(r.prompt_tokens for r in finished), 1)
 
 
 def _totals(engine: Engine) -> dict[str, float]:

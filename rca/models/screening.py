@@ -102,13 +102,21 @@ class Screening:
         return math.sqrt(sum(value**2 for value in logs) / len(logs)) if logs else 0.0
 
     def calm(self, fault: Fault, observed: Mapping[str, float]) -> list[str]:
-        """Latencies that the fault makes worse, when none of them stands out of the noise."""
+        """Latencies that the fault makes worse, when none of them stands out of the noise.
+
+        One that is worse, but not by more than the noise, is enough where the fault's hallmark
+        stands out.
+        """
         known = [figure for figure in fault.timing if figure in observed]
-        stands_out = any(
-            observed[figure] > max(DEAD_BAND, STANDS_OUT * self.noise(figure))
-            for figure in known
-        )
-        return [] if stands_out else known
+        worst = max((observed[figure] for figure in known), default=0.0)
+        mark = fault.hallmark
+        if mark in observed and mark is not None and worst > DEAD_BAND:
+            if self._stands_out(mark, observed[mark] * fault.moves[mark]):
+                return []
+        return [] if any(self._stands_out(f, observed[f]) for f in known) else known
+
+    def _stands_out(self, figure: str, moved: float) -> bool:
+        return moved > max(DEAD_BAND, STANDS_OUT * self.noise(figure))
 
     def still_counters(self, fault: Fault) -> list[str]:
         """Counters that the fault must move, but does not at dose 1."""

@@ -6,7 +6,7 @@ only read them. Times are nanoseconds of the virtual clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 MS = 1_000_000
@@ -150,3 +150,15 @@ class Plan:
     def with_traffic(self, **changes: Any) -> Plan:
         """The plan under other traffic."""
         return replace(self, traffic=replace(self.traffic, **changes))
+
+    def turned_to(self, after: Plan) -> str:
+        """The knobs in which another plan differs, as 'name before -> after'."""
+        found: list[str] = []
+        for part in ("args", "build", "traffic"):
+            old, new = getattr(self, part), getattr(after, part)
+            for knob in fields(old):
+                a, b = getattr(old, knob.name), getattr(new, knob.name)
+                numbers = all(isinstance(value, int | float) for value in (a, b))
+                if a != b:
+                    found.append(f"{knob.name} {a:g} -> {b:g}" if numbers else knob.name)
+        return ", ".join(found)

@@ -17,6 +17,8 @@ from rca.errors import ParseError
 from rca.models.settings import SECOND, Traffic
 
 VOCABULARY = 1024
+COLD_TENANT = "t-bulk"
+"""Whose prompts share no prefix with others; it comes when `cold_share` is set."""
 _MOONCAKE_BLOCK = 512
 _UNIQUE_GROUP = -1
 
@@ -58,7 +60,7 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
             at_ns=at_ns,
             prompt=(*shared, *body),
             output_tokens=output_tokens,
-            tenant="t-bulk" if cold else f"t-{group % traffic.tenants}",
+            tenant=COLD_TENANT if cold else f"t-{group % traffic.tenants}",
             group=_UNIQUE_GROUP if cold else group,
             has_schema=draws[4] < traffic.schema_share,
             retrieval_ns=_retrieval(traffic, rng),
