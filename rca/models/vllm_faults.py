@@ -161,7 +161,7 @@ _ALL = (
     ),
     VllmFault(
         "overload", "traffic-spike",
-        lambda service, dose: service.asked(rate_per_s=service.traffic.rate_per_s * (1 + 1.5 * dose)),
+        lambda service, dose: service.asked(rate_per_s=service.traffic.rate_per_s * (1 + 2.5 * dose)),
     ),
     VllmFault(
         "burst_arrivals", "traffic-spike",
