@@ -146,7 +146,10 @@ def lacks_hallmark(fault: Fault, observed: Mapping[str, float]) -> str | None:
 
 
 def leaves_hallmark(
-    rival: str, fault: Fault, observed: Mapping[str, float], shown: Mapping[tuple[str, float], Figures]
+    rival: str,
+    fault: Fault,
+    observed: Mapping[str, float],
+    shown: Mapping[tuple[str, float], Figures],
 ) -> str | None:
     """Why a rival that looks as much like the incident is out: what marks the fault it leaves still.
 

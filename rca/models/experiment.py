@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rca.errors import CauseError, MissingExtra
@@ -228,11 +228,13 @@ class _Trial:
             return None
         if is_still(self.observed):
             return Verdict("refuted", "nothing in the incident's figures moved by a fifth")
-        verdict = self._rank(shown)
+        ranked = self._rank(shown)
         if lacking := lacks_hallmark(self.fault, self.observed):
             return Verdict("refuted", lacking)
-        if verdict:
-            return verdict
+        return ranked or self._undecided(screening)
+
+    def _undecided(self, screening: Screening) -> Verdict | None:
+        """Why the twin's figures are no ground to go on; None when they are."""
         if calm := screening.calm(self.fault, self.observed):
             return Verdict("inconclusive", calm_text(calm))
         if self.untried:

@@ -162,7 +162,9 @@ def _at_load(plan: Plan, facts: Facts) -> Plan:
     if target is None:
         target = run_twin(base, _SEED, _SECONDS)["busy_share"]
     target = _within(target, _BUSY)
-    tells = facts.running is not None and facts.running <= _FEW_RUNNING and target > _NEARLY_FULL
+    tells = (
+        facts.running is not None and facts.running <= _FEW_RUNNING and target > _NEARLY_FULL
+    )
     most = facts.running if facts.running and tells else math.inf
     low, high = 0.1, 12.0
     for _ in range(_SEARCH_STEPS):
@@ -247,11 +249,13 @@ def _size_rows(facts: Facts, sizes: DecoderConfig) -> list[FidelityRow]:
     rows = []
     for name, quantity, observed, modelled, note in pairs:
         source = "configuration" if name in added else "operators"
-        if observed is None:
-            note = f"assumed: {_HIDDEN_BY}"
-        elif shapes.sharded and source == "operators" and name not in ("layers", "dtype"):
-            note += "; collectives ran, so this may be one shard of it"
-        rows.append(_row(quantity, observed, modelled, None, source, note))
+        told = note if observed is not None else f"assumed: {_HIDDEN_BY}"
+        of_a_shard = (
+            shapes.sharded and source == "operators" and name not in ("layers", "dtype")
+        )
+        if observed is not None and of_a_shard:
+            told += "; collectives ran, so this may be one shard of it"
+        rows.append(_row(quantity, observed, modelled, None, source, told))
     return rows
 
 
@@ -308,7 +312,9 @@ def _traffic_rows(facts: Facts, plan: Plan, shown: Figures) -> list[FidelityRow]
     kept = facts.tenants == traffic.tenants if facts.tenants else None
     found.append(_row("tenants", facts.tenants, traffic.tenants, kept, "spans", note))
     note = "assumed: no recording names the prefixes that requests share"
-    found.append(_row("groups that share a prefix", None, traffic.prefix_groups, None, "", note))
+    found.append(
+        _row("groups that share a prefix", None, traffic.prefix_groups, None, "", note)
+    )
     return found
 
 
@@ -324,4 +330,3 @@ def _ratio(
     kept = high <= _CLOSE * low
     note = "" if kept else cut or "the model's scale ends here"
     return _row(quantity, float(observed), float(modelled), kept, source, note)
-

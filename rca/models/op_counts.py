@@ -23,7 +23,16 @@ from rca.models.worker import Runtime, TorchWorker
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
 _MOVES = frozenset(
     f"aten::{name}"
-    for name in ("embedding", "index", "index_select", "clone", "contiguous", "copy_", "_to_copy", "cat")
+    for name in (
+        "embedding",
+        "index",
+        "index_select",
+        "clone",
+        "contiguous",
+        "copy_",
+        "_to_copy",
+        "cat",
+    )
 )
 _WARM_STEPS = 100
 _SYNCS = ("aten::_local_scalar_dense", "aten::item")

@@ -161,9 +161,7 @@ class Pairing:
 def _changes_the_process(plan: Plan) -> bool:
     """Whether what one arm does to collector, compiler or threads reaches the others."""
     build = plan.build
-    return bool(
-        build.collected_objects or build.static_shapes or plan.args.omp_num_threads > 1
-    )
+    return bool(build.collected_objects or build.static_shapes or plan.args.omp_num_threads > 1)
 
 
 def _log_ratio(after: Run, before: Run, figure: str) -> float:

@@ -232,17 +232,13 @@ class _Recorder:
             self._profile(engine, self.out / "incident")
 
     def _watch(self, from_ns: int, until_ns: int, seed: int) -> Telemetry:
-        return Telemetry(
-            from_ns, until_ns, seed, self.lengths.scrape_s, self.lengths.sampled
-        )
+        return Telemetry(from_ns, until_ns, seed, self.lengths.scrape_s, self.lengths.sampled)
 
     def _profile(self, engine: Engine, folder: Path) -> None:
         if self.lengths.profiled_steps and not self.lengths.recovery_s:
             self.bench.profile(engine, folder, self.lengths.profiled_steps)
 
-    def _switch(
-        self, old: Engine, plan: Plan, seen: Telemetry, stack: ExitStack
-    ) -> Engine:
+    def _switch(self, old: Engine, plan: Plan, seen: Telemetry, stack: ExitStack) -> Engine:
         """Roll a change out: new arguments or a new image mean a new process."""
         if (old.plan.args, old.plan.build) == (plan.args, plan.build):
             return old

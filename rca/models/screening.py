@@ -96,7 +96,9 @@ class Screening:
         """How far equal services lie apart under other traffic: a root mean square of logs."""
         if not self._pairs:
             for seed in range(SEEDS[-1] + 1, SEEDS[-1] + 1 + _MORE_EQUAL):
-                self.healthy.append(self._run("healthy", len(self.healthy), self.healthy_plan, seed))
+                self.healthy.append(
+                    self._run("healthy", len(self.healthy), self.healthy_plan, seed)
+                )
             self._pairs = [log_ratios(a, b) for a, b in combinations(self.healthy, 2)]
         logs = [pair[figure] for pair in self._pairs if figure in pair]
         return math.sqrt(sum(value**2 for value in logs) / len(logs)) if logs else 0.0
@@ -110,9 +112,11 @@ class Screening:
         known = [figure for figure in fault.timing if figure in observed]
         worst = max((observed[figure] for figure in known), default=0.0)
         mark = fault.hallmark
-        if mark in observed and mark is not None and worst > DEAD_BAND:
-            if self._stands_out(mark, observed[mark] * fault.moves[mark]):
-                return []
+        is_marked = mark is not None and self._stands_out(
+            mark, observed.get(mark, 0.0) * fault.moves[mark]
+        )
+        if is_marked and worst > DEAD_BAND:
+            return []
         return [] if any(self._stands_out(f, observed[f]) for f in known) else known
 
     def _stands_out(self, figure: str, moved: float) -> bool:

@@ -60,9 +60,7 @@ def wilson(kept: int, total: int) -> tuple[float, float]:
 def objective_of(healthy: Plan, seed: int) -> Objective:
     """Twice what 95 % of the healthy service's requests need."""
     cell = measure(healthy, seed, Objective(math.inf, math.inf))
-    return Objective(
-        _SLACK * percentile(cell.ttft, 0.95), _SLACK * percentile(cell.e2e, 0.95)
-    )
+    return Objective(_SLACK * percentile(cell.ttft, 0.95), _SLACK * percentile(cell.e2e, 0.95))
 
 
 def measure(plan: Plan, seed: int, objective: Objective, requests: int = REQUESTS) -> Cell:

@@ -107,9 +107,7 @@ def _cell_rows(
     setting: str, load: float, cell: Cell, recommended: bool = False
 ) -> Iterator[Row]:
     low, high = cell.interval
-    yield Row(
-        setting, load, "twin", "slo_share", cell.share, "share", low, high, recommended
-    )
+    yield Row(setting, load, "twin", "slo_share", cell.share, "share", low, high, recommended)
     for figure, value, unit in (
         ("throughput", cell.throughput, "tokens/s"),
         ("ttft_p99", p99(cell.ttft), "ns"),

@@ -102,9 +102,7 @@ def _proxy(healthy: Plan, made: Runtime) -> list[Row]:
     """Prefixes computed anew for each request, and through a memoising proxy."""
     asked = list(arrivals(healthy.traffic, 5, 0, 600 * SECOND))[:_REQUESTS]
     length = max(healthy.traffic.prefix_tokens, 16)
-    inputs = [
-        torch.tensor(shared_prefix(a.group, length), device=made.device) for a in asked
-    ]
+    inputs = [torch.tensor(shared_prefix(a.group, length), device=made.device) for a in asked]
 
     def forward(tokens: Tensor) -> Tensor:
         step = _prefill(made, tokens.tolist(), healthy.args.block_size)
@@ -127,8 +125,11 @@ def _proxy(healthy: Plan, made: Runtime) -> list[Row]:
     rows = []
     for name, values in times.items():
         setting = f"forward_proxy={name}"
-        better = sum(times[name]) == min(sum(v) for v in times.values())
-        for figure, value in (("mean", sum(values) / len(values)), ("p99", percentile(values, 0.99))):
+        better = sum(values) == min(sum(v) for v in times.values())
+        for figure, value in (
+            ("mean", sum(values) / len(values)),
+            ("p99", percentile(values, 0.99)),
+        ):
             rows.append(
                 Row(setting, None, "torch", f"prefix_forward_{figure}", value, "ns",
                     recommended=better, device=made.name)
@@ -177,7 +178,9 @@ def _quant(healthy: Plan, made: Runtime) -> list[Row]:
     logits = {name: _logits(model, prefills) for name, model in models.items()}
     times = _times(made, {name: _call(model, decode) for name, model in models.items()})
     prefill = _times(made, {name: _call(model, prefills[0]) for name, model in models.items()})
-    points = {name: (median(times[name]), _kl(logits["float32"], logits[name])) for name in FORMATS}
+    points = {
+        name: (median(times[name]), _kl(logits["float32"], logits[name])) for name in FORMATS
+    }
     rows = []
     for name in FORMATS:
         setting = f"format={name}"

@@ -39,7 +39,11 @@ def flags(words: Sequence[str]) -> Iterator[tuple[str, str]]:
             continue
         name, equals, value = word.partition("=")
         taken: list[str] = []
-        if word in _ENVIRONMENT and index < len(words) and (found := ASSIGNED.fullmatch(words[index])):
+        if (
+            word in _ENVIRONMENT
+            and index < len(words)
+            and (found := ASSIGNED.fullmatch(words[index]))
+        ):
             index += 1
             yield found[1], found[2]
             continue

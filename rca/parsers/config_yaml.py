@@ -24,6 +24,7 @@ _SETTING = re.compile(
 _KEY = re.compile(r"[A-Za-z_.-][\w./-]*")
 _ENGINE = re.compile(r"(.*\b(?:engine_kwargs|engine_args|vllmConfig)\.)([\w.]+)")
 """Where Ray Serve and charts keep the arguments of an engine."""
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _NOT_SETTINGS = ("metadata", "status", "kind", "apiVersion")
 
 
@@ -193,10 +194,8 @@ def _as_the_engine_calls_them(pairs: list[tuple[str, Any]]) -> Iterator[tuple[st
     """Settings of an engine under the engine's own names, where a file configures one engine."""
     groups = {_ENGINE.sub(r"\g<1>", key) for key, _ in pairs if _ENGINE.match(key)}
     for key, value in pairs:
-        found = _ENGINE.match(key)
-        if found and len(groups) == 1:
-            key = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", found[2]).lower()
-        yield key, value
+        found = _ENGINE.match(key) if len(groups) == 1 else None
+        yield (_CAMEL.sub("_", found[2]).lower() if found else key), value
 
 
 def subject_of(path: Path) -> str:

@@ -134,7 +134,6 @@ class SeriesRows:
                 count=unnamed,
             )
 
-
     def note_refused(self, sink: Sink, n_samples: int) -> None:
         """Say how many samples are left out, and of which names most."""
         most = sorted(self._refused.items(), key=lambda item: (-item[1], item[0]))[:3]

@@ -19,7 +19,9 @@ from rca.parsers.stream import Blocks, compression
 
 _MAGIC = b"SQLite format 3\x00"
 # A view or a computed column can give rows without end and values of any size from a small file.
-_STORED_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+_STORED_TABLES = (
+    "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+)
 _COMPUTED = f"""
     SELECT name FROM sqlite_master WHERE type = 'view' UNION ALL
     SELECT t.name FROM ({_STORED_TABLES}) AS t, pragma_table_xinfo(t.name) AS c
@@ -205,7 +207,9 @@ class _Export:
         ]  # fmt: skip
         names = []
         if {"typeId", "metricId", "metricName"} <= self._columns("TARGET_INFO_GPU_METRICS"):
-            names = self._rows("SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS")
+            names = self._rows(
+                "SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS"
+            )
         metrics = gpu_metrics.find({t: self._columns(t) for t in filled}, names, base_ns)
         if metrics:
             gpu_metrics.read(self._file, metrics, self._sink)

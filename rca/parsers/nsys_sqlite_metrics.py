@@ -40,7 +40,9 @@ class Metrics(NamedTuple):
     names: dict[tuple[int, str], str]
 
 
-def find(columns: dict[str, set[str]], names: list[tuple[int, int, str]], base_ns: int) -> Metrics | None:
+def find(
+    columns: dict[str, set[str]], names: list[tuple[int, int, str]], base_ns: int
+) -> Metrics | None:
     """Where the samples are, None when there are none.
 
     Args:
@@ -68,10 +70,18 @@ def read(file: Path, metrics: Metrics, sink: Sink) -> int:
         named = [(kind, metrics.names.get((kind, key), key)) for kind, key in keys.rows()]
         ids = [series.number(_labels(*n), told="gauge", unit=unit_of(n[1])) for n in named]
         numbers = keys.with_columns(pl.Series("series_id", ids, dtype=pl.Int64))
-        sound = rows.join(numbers, on=["type", "metric"], maintain_order="left").filter((pl.col("value") >= 0) & (pl.col("series_id") != REFUSED))
+        sound = rows.join(numbers, on=["type", "metric"], maintain_order="left").filter(
+            (pl.col("value") >= 0) & (pl.col("series_id") != REFUSED)
+        )
         sink.count_elements(rows.height)
         if lost := rows.height - sound.height:
-            sink.note("warning", "bad_gpu_metric", "samples of GPU metrics that are no numbers, or negative, were left out", count=lost, lost=True)
+            sink.note(
+                "warning",
+                "bad_gpu_metric",
+                "samples of GPU metrics that are no numbers, or negative, were left out",
+                count=lost,
+                lost=True,
+            )
         sink.insert("sample", sound.select("series_id", "ts_ns", "value"))
         count += sound.height
     series.write(sink)

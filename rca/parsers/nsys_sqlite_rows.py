@@ -114,7 +114,9 @@ def _instants(rows: pl.DataFrame, needed: tuple[str, ...]) -> pl.DataFrame:
     rows = rows.filter(_is_time("ts_ns")).drop_nulls(needed)
     if "is_in" in rows.columns:
         rows = rows.with_columns(pl.col("is_in").cast(pl.Boolean))
-    if "delta_bytes" in rows.columns:  # -1 is host memory, and what has no device is no device's
+    if (
+        "delta_bytes" in rows.columns
+    ):  # -1 is host memory, and what has no device is no device's
         rows = rows.with_columns(pl.col("device").fill_null(-1))
     return rows
 

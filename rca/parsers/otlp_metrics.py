@@ -163,7 +163,10 @@ def _buckets(point: _Point) -> Iterator[tuple[float, float, float]]:
     base = _power(2.0, _power(2.0, -point.scale))
     negative, positive = point.negative or _Buckets(), point.positive or _Buckets()
     for index in reversed(range(len(negative.bucket_counts))):
-        low, high = _power(base, negative.offset + index), _power(base, negative.offset + index + 1)
+        low, high = (
+            _power(base, negative.offset + index),
+            _power(base, negative.offset + index + 1),
+        )
         yield -high, -low, float(negative.bucket_counts[index])
     if point.zero_count:
         yield -point.zero_threshold, point.zero_threshold, float(point.zero_count)

@@ -13,7 +13,17 @@ from typing import Any, Literal, NamedTuple
 
 from rca.errors import ParseError
 from rca.parsers.format import Head, Sink
-from rca.parsers.protobuf import Value, WireError, chunk, double, fields, number, signed, text, varint
+from rca.parsers.protobuf import (
+    Value,
+    WireError,
+    chunk,
+    double,
+    fields,
+    number,
+    signed,
+    text,
+    varint,
+)
 from rca.parsers.stream import read_all
 
 Signal = Literal["traces", "metrics", "logs"]
@@ -78,7 +88,11 @@ def _many(name: str, inner: str, *, holds: bool = False) -> Field:
 
 _NUMBERS, _DOUBLES = _packed("<Q"), _packed("<d")
 _ATTRIBUTES = _many("attributes", "key_value")
-_TIME, _COUNT, _SUM = Field("timeUnixNano", number), Field("count", number), Field("sum", double)
+_TIME, _COUNT, _SUM = (
+    Field("timeUnixNano", number),
+    Field("count", number),
+    Field("sum", double),
+)
 _POINTS, _TEMPORALITY = "dataPoints", Field("aggregationTemporality", number)
 _MESSAGES: dict[str, dict[int, Field]] = {
     "metrics": {1: _many("resourceMetrics", "resource_metrics", holds=True)},
@@ -239,11 +253,17 @@ def _told(message: bytes) -> Signal | None:
     for value in _inner(_inner(_inner([message], 1), 2), 2):
         item = dict(fields(value, cut=True))
         first, second = item.get(1), item.get(2)
-        if isinstance(first, bytes) and isinstance(second, bytes) and (len(first), len(second)) == (16, 8):
+        if (
+            isinstance(first, bytes)
+            and isinstance(second, bytes)
+            and (len(first), len(second)) == (16, 8)
+        ):
             return "traces"
         if isinstance(first, int) or isinstance(item.get(11), int):
             return "logs"
-        if isinstance(first, bytes) and any(isinstance(item.get(f), bytes) for f in (5, 7, 9, 10, 11)):
+        if isinstance(first, bytes) and any(
+            isinstance(item.get(f), bytes) for f in (5, 7, 9, 10, 11)
+        ):
             return "metrics"
     return None
 

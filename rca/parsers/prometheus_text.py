@@ -13,7 +13,14 @@ import pyarrow as pa
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.metric_rows import REFUSED, Samples, SeriesRows, milliseconds, seconds_of, write_samples
+from rca.parsers.metric_rows import (
+    REFUSED,
+    Samples,
+    SeriesRows,
+    milliseconds,
+    seconds_of,
+    write_samples,
+)
 from rca.parsers.stream import Blocks
 
 _LABELS = r'\{(?:[^"}]|"(?:[^"\\]|\\.)*")*\}'

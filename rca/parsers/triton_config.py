@@ -21,7 +21,7 @@ _HEAD = re.compile(
 )
 
 
-def settings(text: str) -> Iterator[tuple[str, str]]:
+def settings(text: str) -> Iterator[tuple[str, str]]:  # noqa: C901, PLR0912 - one pass over tokens
     """Keys, joined by dots, with their values; entries of a list are told apart by their number.
 
     `parameters { key: "k" value: { string_value: "v" } }` is one setting, parameters.k.
