@@ -32,6 +32,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_ctrl_c_leaves_a_case_to_go_on_with(bundle: Path, tmp_path: Path) -> None:  # noqa: F811
     out = tmp_path / "out"
     command = ["analyze", str(bundle), "--out", str(out), "--no-trial", "--quiet"]
@@ -135,6 +136,7 @@ def test_an_output_that_is_a_file_is_named(tmp_path: Path) -> None:
     assert str(tmp_path / "out") in done.err
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_the_environment(tmp_path: Path) -> None:
     """Time zone, language, home and cache folders change no byte."""
     odd = {
@@ -165,6 +167,7 @@ def test_reading_alone_has_the_limits_of_an_analysis(tmp_path: Path) -> None:
     assert "raise --max-unpacked" in done.err
 
 
+@pytest.mark.slow
 def test_a_little_memory_is_enough(tmp_path: Path) -> None:
     done = rca("analyze", SAMPLE, "--out", tmp_path, "--no-trial", "-q", "--memory", "300MB")
     assert done.code == 0, done.err
