@@ -238,6 +238,7 @@ class Case:
             SELECT DISTINCT c.table_name FROM information_schema.columns AS c
             JOIN information_schema.tables AS t USING (table_schema, table_name)
             WHERE t.table_type = 'BASE TABLE' AND t.table_schema = 'main'
+                AND t.table_catalog = current_database()
                 AND (c.column_name IN ('source_id', 'series_id') OR t.table_name = 'source')
             ORDER BY ALL"""
         return [name for (name,) in self.rows(query) if name != "series_role"]

@@ -42,6 +42,7 @@ from rca.errors import CaseError
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.trial import DEFAULT_BUDGET_S
+from rca.views import computed_once
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -257,6 +258,12 @@ def diagnose(
     clock.align(case)
     derived.derive(case)
     alerts.collect(case)
+    with computed_once(case):
+        _conclude(case, settings, options, step)
+
+
+def _conclude(case: Case, settings: dict[str, Any], options: Options, step: Step) -> None:
+    """The stages that leave what was recorded as it is."""
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
@@ -310,7 +317,8 @@ def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
     out.mkdir(parents=True, exist_ok=True)
     path = out / "verdict.json"
     path.unlink(missing_ok=True)  # it is written last, so that where it is the rest is whole
-    written = fixes.write_files(case, out) + guardrails.write_files(case, out)
-    written += postmortem.write(case, out, template)
+    with computed_once(case):
+        written = fixes.write_files(case, out) + guardrails.write_files(case, out)
+        written += postmortem.write(case, out, template)
     write_whole(path, json.dumps(verdict(case), indent=2, ensure_ascii=False) + "\n")
     return [*written, path]

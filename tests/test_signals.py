@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from telemetry_builder import add_source, add_span
 
 from rca import case as case_module
 from rca.case import Case
@@ -13,6 +14,7 @@ from rca.errors import QueryError
 from rca.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
 from rca.scan import find
 from rca.signals import EMPTY, Points, Signal, limit_of
+from rca.views import computed_once
 
 SECOND = 1_000_000_000
 START = 1_780_000_000 * SECOND
@@ -160,3 +162,29 @@ def test_rows_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [i for part in parts for i in part["i"]] == list(range(10, 5000))
         with pytest.raises(QueryError):
             list(case.batches("SELECT nothing"))
+
+
+def test_views_computed_once_are_the_views_and_leave_no_trace() -> None:
+    signals = "SELECT * FROM signal_value ORDER BY ALL"
+    with Case.create() as case:
+        source = add_source(case, "trace")
+        for i in range(20):
+            add_span(case, source, f"t{i}", "gateway", "POST", i, 1.0 + i / 7, span="root")
+            add_span(case, source, f"t{i}", "engine", "llm_request", i, 0.5, parent="root")
+        before, tables = case.rows(signals), case.recorded_tables()
+        assert before
+        with (
+            pytest.raises(QueryError, match="nowhere"),
+            computed_once(case),
+        ):
+            assert case.rows(signals) == before
+            assert case.recorded_tables() == tables
+            case.execute("DELETE FROM span")
+            assert case.scalar("SELECT count(*) FROM span_value") > 0, (
+                "span_self was asked again"
+            )
+            case.rows("FROM nowhere")
+        assert case.rows(signals) == []
+        assert case.rows("SELECT table_type FROM information_schema.tables WHERE table_name = 'request'") == [
+            ("VIEW",)
+        ]  # fmt: skip

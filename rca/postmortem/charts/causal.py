@@ -47,11 +47,11 @@ def causal_graph(answer: Answer, width: int = WIDTH) -> Any:
 
     base = alt.Chart(Rows(boxes))
     frames = base.mark_rect(style="node", cornerRadius=4).encode(
-        x=x("x"), x2="x2:Q", y=y("y"), y2="y2:Q"
+        x=x("x"), x2=alt.X2("x2:Q"), y=y("y"), y2=alt.Y2("y2:Q")
     )
     words = base.mark_text(
         style="text", fontSize=11, lineHeight=_LINE, baseline="middle"
-    ).encode(x=x("middle"), y=y("at"), text="label:N")
+    ).encode(x=x("middle"), y=y("at"), text=alt.Text("label:N"))
     bare = alt.ViewBackground(stroke=None)
     return alt.layer(*lines, frames, words, width=width, height=height, view=bare)
 
@@ -120,7 +120,7 @@ def _layers(rows: list[dict[str, Any]], x: _Channel, y: _Channel) -> list[Any]:
             layers.append(
                 alt.Chart(Rows(mine))
                 .mark_rule(style="stem", strokeDash=dash)
-                .encode(x=x("x"), x2="x2:Q", y=y("y"), y2="y2:Q")
+                .encode(x=x("x"), x2=alt.X2("x2:Q"), y=y("y"), y2=alt.Y2("y2:Q"))
             )
     base = alt.Chart(Rows(rows))
     heads = base.mark_point(style="incident_fill", filled=True, shape="triangle-right", size=60)
@@ -128,5 +128,5 @@ def _layers(rows: list[dict[str, Any]], x: _Channel, y: _Channel) -> list[Any]:
     return [
         *layers,
         heads.encode(x=x("x2"), y=y("y2")),
-        words.encode(x=x("at"), y=y("level"), text="told:N"),
+        words.encode(x=x("at"), y=y("level"), text=alt.Text("told:N")),
     ]

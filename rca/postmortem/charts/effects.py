@@ -91,12 +91,15 @@ def _intervals(rows: list[dict[str, Any]], title: str, width: int) -> Any:
         .encode(x=alt.X("one:Q", scale=scale))
     )
     stems = base.mark_rule(style="stem", strokeWidth=2).encode(
-        x=alt.X("low:Q", scale=scale, title=title, axis=axis), x2="high:Q", y=y, tooltip=tip
+        x=alt.X("low:Q", scale=scale, title=title, axis=axis),
+        x2=alt.X2("high:Q"),
+        y=y,
+        tooltip=tip,
     )
     points = base.mark_point(style="incident_fill", filled=True, size=80).encode(
         x=alt.X("times:Q", scale=scale), y=y, tooltip=tip
     )
     labels = base.mark_text(align="left", dx=6, dy=-6).encode(
-        x=alt.X("high:Q", scale=scale), y=y, text="label:N"
+        x=alt.X("high:Q", scale=scale), y=y, text=alt.Text("label:N")
     )
     return alt.layer(one, stems, points, labels)

@@ -65,7 +65,7 @@ def cluster_map(data: ChartData, width: int = WIDTH) -> Any:
     labels = [
         alt.Chart(Rows(told))
         .mark_text(style=style, fontSize=11)
-        .encode(x=x, y=y, text="told:N", tooltip=tip)
+        .encode(x=x, y=y, text=alt.Text("told:N"), tooltip=tip)
         for strong, style in ((False, "text"), (True, "inverse_text"))
         if (told := [row for row in rows if (abs(row["distance"]) > _STRONG) == strong])
     ]

@@ -80,14 +80,14 @@ def _dumbbells(rows: list[dict[str, Any]], what: str, width: int) -> Any:
         alt.Tooltip("mean:N", title="mean of a call"),
     ]
     line = base.mark_rule(style="stem").encode(
-        x=alt.X("before:Q", title=None, axis=axis), x2="after:Q", y=y, tooltip=tip
+        x=alt.X("before:Q", title=None, axis=axis), x2=alt.X2("after:Q"), y=y, tooltip=tip
     )
     before = base.mark_point(style="node", filled=True, shape="circle", size=60).encode(
-        x="before:Q", y=y, tooltip=tip
+        x=alt.X("before:Q"), y=y, tooltip=tip
     )
     after = base.mark_point(
         style="incident_fill", filled=True, shape="diamond", size=80
-    ).encode(x="after:Q", y=y, tooltip=tip)
+    ).encode(x=alt.X("after:Q"), y=y, tooltip=tip)
     return alt.layer(line, before, after)
 
 
@@ -122,7 +122,7 @@ def gpu_streams(data: ChartData, width: int = WIDTH) -> Any:
             .mark_rect()
             .encode(
                 x=alt.X("from_ms:Q", title="ms since the capture began", scale=alt.Scale(nice=False)),
-                x2="to_ms:Q",
+                x2=alt.X2("to_ms:Q"),
                 y=alt.Y("lane:N", title=None),
                 color=alt.Color("busy:Q", scale=alt.Scale(domain=[0, 1], range="ramp"),
                                 legend=alt.Legend(title="busy", format="%")),

@@ -56,7 +56,7 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
     labels = [
         alt.Chart(Rows(told))
         .mark_text(style=style)
-        .encode(x=x, y=y, text="told:N", tooltip=tip)
+        .encode(x=x, y=y, text=alt.Text("told:N"), tooltip=tip)
         for dark, style in ((False, "text"), (True, "inverse_text"))
         if (told := [r for r in rows if (r["within"] > 0.6) == dark])
     ]

@@ -36,14 +36,14 @@ def attribution(answer: Answer, width: int = WIDTH) -> Any:
     layers = [
         alt.Chart(Rows(of_kind))
         .mark_bar(style=style, height=16)
-        .encode(x=x, x2="to_ms:Q", y=y, tooltip=tip)
+        .encode(x=x, x2=alt.X2("to_ms:Q"), y=y, tooltip=tip)
         for kind, style in _STYLES.items()
         if (of_kind := [row for row in rows if row["kind"] == kind])
     ]
     labels = (
         alt.Chart(Rows(rows))
         .mark_text(align="left", dx=5)
-        .encode(x="end_ms:Q", y=y, text="told:N", tooltip=tip)
+        .encode(x=alt.X("end_ms:Q"), y=y, text=alt.Text("told:N"), tooltip=tip)
     )
     return alt.layer(
         *layers,

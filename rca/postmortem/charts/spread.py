@@ -71,7 +71,7 @@ def _panel(requests: pl.DataFrame, column: str, title: str, width: int) -> Any:
             beside = alt.Chart(Rows([name]))
             layers.append(
                 beside.mark_text(align=align, dx=dx).encode(
-                    x="ms:Q", y="share:Q", text="side:N"
+                    x=alt.X("ms:Q"), y=alt.Y("share:Q"), text=alt.Text("side:N")
                 )
             )
     return alt.layer(

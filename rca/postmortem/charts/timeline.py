@@ -116,7 +116,7 @@ class _Panels:
         names = [
             alt.Chart(Rows(beside))
             .mark_text(align=align, dx=dx, limit=_LABEL_PX)
-            .encode(x=self._x, y=y, text="text:N", tooltip=tip)
+            .encode(x=self._x, y=y, text=alt.Text("text:N"), tooltip=tip)
             for side, align, dx in _BESIDE
             if (beside := [r for r in rows if r["side"] == side])
         ]
@@ -182,7 +182,7 @@ class _Panels:
         )
         layers = [
             spread.mark_area(style="band").encode(
-                x=self._x, y=alt.Y("p50_s:Q", scale=y, title=None), y2="p99_s:Q"
+                x=self._x, y=alt.Y("p50_s:Q", scale=y, title=None), y2=alt.Y2("p99_s:Q")
             ),
             single,
             spread.mark_line(style="middle").encode(x=self._x, y=alt.Y("p50_s:Q", scale=y)),
@@ -238,7 +238,7 @@ class _Panels:
             .mark_rect()
             .encode(
                 x=self._x,
-                x2="end:T",
+                x2=alt.X2("end:T"),
                 y=alt.Y("lane:N", title=None),
                 color=alt.Color(
                     "busy:Q",
@@ -282,7 +282,7 @@ class _Panels:
         ]  # fmt: skip
         if item.reference is not None:
             healthy = alt.Chart(Rows([{"value": item.reference * scale}]))
-            layers.append(healthy.mark_rule(style="healthy").encode(y="value:Q"))
+            layers.append(healthy.mark_rule(style="healthy").encode(y=alt.Y("value:Q")))
         name = wording.label(item)
         title = f"{name} ({unit})  {item.id}" if unit else f"{name}  {item.id}"
         return self._layer(title, layers, 64)
@@ -298,7 +298,9 @@ class _Panels:
         if window.start_ns is not None and window.end_ns is not None:
             shade = [{"at": window.start_ns / 1e6, "end": window.end_ns / 1e6}]
             under.append(
-                alt.Chart(Rows(shade)).mark_rect(style="window").encode(x=self._x, x2="end:T")
+                alt.Chart(Rows(shade))
+                .mark_rect(style="window")
+                .encode(x=self._x, x2=alt.X2("end:T"))
             )
         rules = [{"at": m["at"]} for m in self._visible_marks()]
         if rules:

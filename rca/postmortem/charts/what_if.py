@@ -46,7 +46,7 @@ def batch_map(data: ChartData, width: int = WIDTH) -> Any:
     labels = [
         alt.Chart(Rows(told))
         .mark_text(style=style)
-        .encode(x=x, y=y, text="told:N", tooltip=tip)
+        .encode(x=x, y=y, text=alt.Text("told:N"), tooltip=tip)
         for dark, style in ((False, "text"), (True, "inverse_text"))
         if (told := [r for r in rows if (r["within"] > 0.6) == dark])
     ]
@@ -77,10 +77,10 @@ def quantisation_front(data: ChartData, width: int = WIDTH) -> Any:
     tip = [alt.Tooltip("setting:N"), alt.Tooltip("told:N", title="decode step")]
     base = alt.Chart(Rows(rows), width=width - 160, height=200)
     stems = base.mark_rule(style="stem").encode(
-        x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, tooltip=tip
+        x=alt.X("low:Q", scale=scale), x2=alt.X2("high:Q"), y=y, tooltip=tip
     )
     names = base.mark_text(style="text", align="left", dx=8, dy=-8).encode(
-        x=x, y=y, text="setting:N"
+        x=x, y=y, text=alt.Text("setting:N")
     )
     points = [
         alt.Chart(Rows(mine))

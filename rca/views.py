@@ -1,0 +1,29 @@
+"""Views of a case that are computed once for many questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rca.case import Case
+
+ASKED_OFTEN = ("span_self", "request", "role_point")
+"""Views under nearly every stage and chart; once clocks are aligned, what they read stays as it is."""
+
+
+@contextmanager
+def computed_once(case: Case, views: Sequence[str] = ASKED_OFTEN) -> Iterator[None]:
+    """Compute views once for all that ask on this connection, other views among them.
+
+    Inside, a temporary table of the same name stands before each; what the views read must not
+    change there. The file is left as it is.
+    """
+    made: list[str] = []
+    try:
+        for view in views:
+            case.rows(f"CREATE TEMP TABLE {view} AS FROM {view}")
+            made.append(view)
+        yield
+    finally:
+        for view in made:
+            case.rows(f"DROP TABLE temp.{view}")
