@@ -50,8 +50,18 @@ def guarded(scored: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
 
 
 def explains_strongest(together: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
-    """Whether the causes speak of the two strongest moves that are no mere consequence."""
-    moved = [o for r, o in observed.items() if o.moved and asks_for_a_cause(r, o)]
+    """Whether the causes speak of the two strongest moves that are no mere consequence.
+
+    Weak moves are passed over, and so is demand that fell.
+    """
+    numbers = settings()
+    moved = [
+        o
+        for role, o in observed.items()
+        if abs(o.strength) >= numbers["guard_move"]
+        and asks_for_a_cause(role, o)
+        and not (role in numbers["demand"] and o.strength < 0)
+    ]
     moved.sort(key=lambda o: -abs(o.strength))
     spoken = spoken_of([s.cause for s in together])
     return all(o.role in spoken for o in moved[:2])

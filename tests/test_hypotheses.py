@@ -8,7 +8,7 @@ import pytest
 
 from rca.catalogue import Cause, describe, load
 from rca.change_fit import Change
-from rca.confidence import calibrate
+from rca.confidence import calibrate, explains_strongest
 from rca.errors import CauseError
 from rca.hypotheses import explained_share
 from rca.scoring import Observed, score
@@ -177,3 +177,16 @@ def test_describe_suggests_the_nearest_name() -> None:
     assert describe(load(), "preemption_thrash")["id"] == "kv_pool_too_small"
     with pytest.raises(CauseError, match="did you mean kv_pool_too_small"):
         describe(load(), "kv_pool_to_small")
+
+
+def test_the_guard_asks_for_strong_moves_and_not_for_less_demand() -> None:
+    cause = load()["batch_window_mismatch"]
+    fits = {"queue_time": 0.9, "waiting": 0.9, "ttft": 0.9}
+
+    def passes(**more: float) -> bool:
+        seen = observed(**fits, **more)
+        return explains_strongest([score(cause, seen, [], 600.0)], seen)
+
+    assert passes(prefix_hit_rate=-0.4, arrival_rate=-0.9)
+    assert not passes(prefix_hit_rate=-0.9)
+    assert not passes(arrival_rate=0.9)
