@@ -196,7 +196,10 @@ def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None
     with case.transaction():
         source_id = number or int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         sink = CaseSink(case, source_id, series_offset=number and number * SERIES_A_SOURCE)
-        known_format.read(file.path, sink)
+        try:
+            known_format.read(file.path, sink)
+        except RecursionError as error:
+            raise ParseError("is nested too deeply to be read", path=file.name) from error
         sink.flush()
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)

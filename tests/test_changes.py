@@ -221,6 +221,19 @@ def test_a_revision_that_was_rolled_back_to_is_said(tmp_path: Path, read_files: 
     ]
 
 
+@pytest.mark.parametrize("number", ["²", "9" * 5000, "-1", ""])
+def test_a_revision_needs_a_number(number: str, tmp_path: Path, read_files: Read) -> None:
+    listed = replica_sets("vllm", _ROLLOUTS)
+    listed["items"][0]["metadata"]["annotations"] = {
+        "deployment.kubernetes.io/revision": number
+    }
+    path = tmp_path / "revisions.json"
+    path.write_text(json.dumps(listed))
+    case = read_files(path)
+    assert case.rows("SELECT code, count FROM ingest_note") == [("not_a_revision", 1)]
+    assert case.scalar("SELECT count(*) FROM change") == len(_ROLLOUTS) - 1
+
+
 def test_replica_sets_without_an_owner_are_no_revisions(
     tmp_path: Path, read_files: Read
 ) -> None:

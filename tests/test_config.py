@@ -9,6 +9,7 @@ import pytest
 
 from rca.case import Case
 from rca.errors import BundleError
+from rca.parsers import config_yaml
 from rca.parsers.config_rows import flags, words_of
 
 Read = Callable[..., Case]
@@ -154,6 +155,52 @@ def test_alias_bombs_are_refused(tmp_path: Path, read_files: Read) -> None:
         path.write_text("\n".join(lines), encoding="utf-8")
         with pytest.raises(BundleError):
             read_files(path)
+
+
+def test_yaml_inside_a_config_map_is_trusted_no_more(tmp_path: Path, read_files: Read) -> None:
+    bomb = ["a0: &a0 [x, x]"] + [
+        f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 12)
+    ]
+    inner = {"bomb": bomb, "loop": ["a: &a", "  b: *a"], "day": ["a: 2026-13-45", "b: 1"]}
+    data = "\n".join(
+        f"  {name}: |\n" + "\n".join(f"    {line}" for line in lines)
+        for name, lines in inner.items()
+    )
+    path = tmp_path / "map.yaml"
+    path.write_text(f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata:\n{data}\n")
+    shown = _config(read_files(path))
+    assert {k: v.strip() for (_, k), v in shown.items() if v} == {
+        name: "\n".join(lines) for name, lines in inner.items()
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "apiVersion: v1\nkind: Pod\nspec: {containers: [{name: c, image: x, env: 5}]}\n",
+        "services: {a: {image: x, environment: {1: 2, null: 3}}}\n",
+    ],
+)
+def test_odd_environments_cost_no_other_setting(
+    text: str, tmp_path: Path, read_files: Read
+) -> None:
+    path = tmp_path / "odd.yaml"
+    path.write_text(text)
+    assert "x" in _config(read_files(path)).values()
+
+
+def test_nesting_without_end_is_refused(
+    tmp_path: Path, read_files: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Newer Pythons decode JSON far deeper than they walk through it."""
+    endless: dict[str, object] = {}
+    endless["a"] = endless
+    monkeypatch.setattr("rca.parsers.config_yaml.parse", lambda *_: [endless])
+    path = tmp_path / "deep.yaml"
+    path.write_text("max_size: 1\nmin_size: 2\n")
+    monkeypatch.setattr("rca.ingest.recognise", lambda _: config_yaml.FORMAT)
+    with pytest.raises(BundleError, match=r"deep\.yaml: is nested too deeply"):
+        read_files(path)
 
 
 def test_python_tags_are_refused(tmp_path: Path, read_files: Read) -> None:

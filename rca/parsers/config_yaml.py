@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ def _unfolded_size(root: yaml.Node) -> int:
         sizes[id(node)] = 1 + sum(sizes[id(n)] for n in inner)
         stack.pop()
     return sizes[id(root)]
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _inner(node: yaml.Node) -> list[yaml.Node]:
@@ -139,8 +144,7 @@ def _container(container: dict[str, Any], subject: str, rows: ConfigRows) -> Non
         rows.add(subject, "image", container["image"])
     words = [*words_of(container.get("command")), *words_of(container.get("args"))]
     rows.add_all(subject, flags(words))
-    for entry in container.get("env") or ():
-        one = mapping(entry)
+    for one in map(mapping, _listed(container.get("env"))):
         if "name" in one:
             rows.add(subject, str(one["name"]), one.get("value"))
     rows.add_all(subject, flat(container.get("resources") or {}, "resources"))
@@ -151,10 +155,8 @@ def _unfold(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in settings.items():
         inner = None
         if isinstance(value, str) and "\n" in value and ":" in value:
-            try:
-                inner = yaml.safe_load(value)
-            except yaml.YAMLError:
-                inner = None
+            with suppress(ParseError):
+                inner = next(iter(parse(value, Path(key))), None)
         yield from flat(inner if isinstance(inner, dict) else value, str(key))
 
 
@@ -170,7 +172,7 @@ def _compose(services: dict[str, Any], rows: ConfigRows) -> None:
         environment = one.pop("environment", None)
         if isinstance(environment, list):
             environment = dict(str(e).partition("=")[::2] for e in environment)
-        rows.add_all(subject, mapping(environment).items())
+        rows.add_all(subject, ((str(k), v) for k, v in mapping(environment).items()))
         rows.add_all(subject, flat(one))
 
 
@@ -178,7 +180,7 @@ def add_documents(documents: list[Any], path: Path, rows: ConfigRows) -> None:
     """The settings of parsed documents; `path` names those that have no name of their own."""
     for document in documents:
         if isinstance(document, dict) and document.get("kind") == "List":
-            add_documents(document.get("items") or [], path, rows)
+            add_documents(_listed(document.get("items")), path, rows)
         elif isinstance(document, dict) and {"kind", "apiVersion"} <= set(document):
             _kubernetes(document, rows)
         elif isinstance(document, dict) and _is_compose(document):

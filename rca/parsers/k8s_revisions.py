@@ -8,6 +8,7 @@ differs from the revision before it is what was changed.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -26,6 +27,7 @@ from rca.parsers.times import iso_ns
 
 _NUMBER = "deployment.kubernetes.io/revision"
 _NAMES = ("id", "ts_ns", "kind", "subject", "before", "after", "origin", "details")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _MOST = 2000
 """Characters of a state that are kept."""
 
@@ -50,7 +52,7 @@ def _revision(item: dict[str, Any], path: Path) -> _Revision | None:
     ts_ns = iso_ns(str(meta.get("creationTimestamp")))
     body = mapping(item.get("data") if item.get("kind") == "ControllerRevision" else item)
     template = mapping(mapping(body.get("spec")).get("template"))
-    if ts_ns is None or not str(told).isdigit() or not owner.get("name"):
+    if ts_ns is None or not _DIGITS.fullmatch(str(told)) or not owner.get("name"):
         return None
     kind, name = str(owner.get("kind")), str(owner["name"])
     rows = ConfigRows()
