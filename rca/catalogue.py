@@ -22,6 +22,7 @@ CLASSES = ("infra", "config", "dependency", "code-regression", "traffic-spike")
 FIX_KINDS = ("rollback", "config", "scale", "drain", "circuit_break", "code", "investigate")
 PHASES = ("mitigate", "repair", "prevent")
 REPRODUCIBLE = ("cpu", "counts", "model", "no")
+_ID = re.compile(r"[a-z0-9_]{1,80}")
 CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
 
 
@@ -193,6 +194,7 @@ def _read(name: str, text: str) -> Cause:
         raise CauseError(f"{error.args[0]} is missing", path=name) from error
     except (TypeError, ValueError, re.error) as error:
         raise CauseError(str(error), path=name) from error
+    _check_texts(cause, name)
     _check(cause, name)
     return cause
 
@@ -227,6 +229,17 @@ def _cause(row: dict[str, Any]) -> Cause:
         lookalikes=tuple(Lookalike(**r) for r in row.get("lookalike", ())),
         fixes=tuple(Fix(**r) for r in row["fix"]),
     )
+
+
+def _check_texts(cause: Cause, name: str) -> None:
+    for place in ("id", "title", "definition"):
+        if not isinstance(getattr(cause, place), str):
+            raise CauseError("is no text", path=name, place=place)
+    if not _ID.fullmatch(cause.id):
+        raise CauseError(
+            f"{cause.id[:40]!r} is no id", path=name, place="id",
+            hint="write small letters, digits and '_', at most 80",
+        )  # fmt: skip
 
 
 def _check(cause: Cause, name: str) -> None:

@@ -9,8 +9,8 @@ from rca.errors import RcaError
 
 INTERRUPTED = 130
 """128 and the number of the signal, as shells have it."""
-_OS_ERRORS = frozenset({28, 30, 36, 122, 20, 21, 27, 5, 17})
-"""No space, read-only, name too long, quota, not a directory, is one, file too large, device, exists."""
+_OS_ERRORS = frozenset({2, 28, 30, 36, 122, 20, 21, 27, 5, 17})
+"""No such folder, no space, read-only, name too long, quota, not a directory, is one, file too large, device, exists."""
 
 
 class Ending(NamedTuple):

@@ -80,10 +80,12 @@ def _largest_change(case: Case, kind: str) -> str | None:
 def _no_reference(case: Case) -> list[dict[str, str | None]]:
     if case.scalar("SELECT count(*) FROM source WHERE part = 'baseline'"):
         return []
+    found = case.scalar("SELECT count(*) FROM incident_window WHERE start_ns IS NOT NULL")
+    instead = "; the healthy part of the incident's own serves instead" if found else ""
     return [
         {
             "code": "no_baseline",
-            "statement": "no recordings of a healthy time; the healthy part of the incident's own serves instead",
+            "statement": f"no recordings of a healthy time{instead}",
             "would_decide": "whether levels before the incident were usual",
             "record": "export the same hour of the day before, and give it with --baseline",
         }

@@ -89,6 +89,8 @@ def judge(
     from rca.judge.budget import prices as read_prices
     from rca.quantity import parse_seconds
 
+    if not dry_run:
+        _need_a_model(who, model, text=text)
     ask = Ask(
         models=tuple(model or ()),
         samples=samples,
@@ -112,11 +114,18 @@ def judge(
 
 def second_judge(who: Who, models: list[str] | None, *, text: bool) -> LlmJudge | None:
     """The models that `rca analyze` is to ask beside the rules; None for the rules alone."""
+    _need_a_model(who, models, text=text)
     if who is Who.rules:
         return None
     from rca.judge import Ask, LlmJudge
 
     return LlmJudge(Ask(models=tuple(models or ()), text=text))
+
+
+def _need_a_model(who: Who, models: list[str] | None, *, text: bool) -> None:
+    """Wrong usage when the rules alone are to judge and yet something is asked of a model."""
+    if who is Who.rules and (models or text):
+        raise typer.BadParameter("--model and --text need --judge openai")
 
 
 def unheard(case: Case) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from rca.errors import BundleError
 from rca.signals import Points, Signal, Values
 
 _NAME = re.compile(r"(e2e|ttft|itl|tpot|error)_?(?:latency)?_?(p\d{2,3}(?:\.\d+)?|share|rate)")
@@ -62,7 +63,11 @@ class Broken(NamedTuple):
 
 
 def read(table: Mapping[str, Any]) -> tuple[list[Objective], list[str]]:
-    """Objectives of the table [slo], and the texts of those that single requests cannot tell of."""
+    """Objectives of the table [slo], and the texts of those that single requests cannot tell of.
+
+    Raises:
+        BundleError: An objective is called as one of requests is, and gives no limit.
+    """
     known, other = [], []
     for name, value in table.items():
         found = _objective(str(name), str(value))
@@ -75,8 +80,13 @@ def read(table: Mapping[str, Any]) -> tuple[list[Objective], list[str]]:
 
 def _objective(name: str, value: str) -> Objective | None:
     form, limit = _NAME.fullmatch(name.lower()), _LIMIT.fullmatch(value)
-    if form is None or limit is None:
+    if form is None:
         return None
+    if limit is None:
+        raise BundleError(
+            f"{value!r} is no limit", path="bundle.toml", place=f"slo.{name}",
+            hint='write "< 2 s", "< 500 ms" or "< 0.5 %"',
+        )  # fmt: skip
     what, which = form.groups()
     amount = float(limit.group(1)) * _FACTORS[limit.group(2)]
     text = f"{name} {value}"

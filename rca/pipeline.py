@@ -242,8 +242,14 @@ def _judge(case: Case, judge: Judge | None) -> None:
 
 
 def try_again(path: Path, cause: str | None, budget_s: float) -> DiagnosedCase:
-    """Run the experiment of an existing case again, for another cause if one is named."""
+    """Run the experiment of an existing case again, for another cause if one is named.
+
+    Raises:
+        CauseError: No cause has this id or alias.
+    """
     case = DiagnosedCase.open(path)
+    if cause is not None:
+        cause = str(catalogue.describe(catalogue.of(case), cause)["id"])
     trial.run(case, budget_s, cause)
     fixes.propose(case)
     return case

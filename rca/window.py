@@ -192,7 +192,7 @@ def _moment(value: Any, key: str) -> int:
         moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value))
     except ValueError as error:
         raise BundleError(
-            f"{value!r} is no time",
+            f"{str(value)!r} is no time",
             path="bundle.toml",
             place=f"incident.{key}",
             hint="write 2026-05-01T02:17:00Z",

@@ -9,7 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import case_builder
 import pytest
+
+from rca.case import Case
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = ROOT / "sample_traces" / "02_kv_pool_too_small"
@@ -175,7 +178,16 @@ def test_a_case_in_use_is_said(analysed: tuple[Path, subprocess.CompletedProcess
         assert "in use" in failed(run("query", path, "SELECT 1"))
 
 
+def test_a_trial_of_no_known_cause_leaves_the_last_one(tmp_path: Path) -> None:
+    path = tmp_path / "case.duckdb"
+    case_builder.diagnosed(path).close()
+    assert "no cause is called" in failed(run("trial", path, "--cause", "nonsense"))
+    with Case.open(path, read_only=True) as case:
+        assert case.scalar("SELECT cause FROM trial") == "kv_pool_too_small"
+
+
 def test_output_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
     failed(run("analyze", SAMPLE, "--no-trial", "--out", blocked / "below"))
+    failed(run("analyze", SAMPLE, "--no-trial", "--out", "/proc/below"))

@@ -62,6 +62,12 @@ def test_the_gate_of_a_rollback(changed: dict[str, Any], passes: bool, said: str
     assert said in gate.words
 
 
+def test_a_slow_service_is_what_is_to_be_mended_not_the_name_of_the_cause() -> None:
+    assert facts("dependency_slow", slow=("retrieval", "auth")).subject == "retrieval"
+    assert facts("dependency_slow").subject == "dependency_slow"
+    assert facts("kv_pool_too_small", slow=("retrieval",)).subject == "kv_pool_too_small"
+
+
 def test_the_strict_rule_is_told_beside_ours() -> None:
     assert "passes it too" in gates.strict(facts())
     assert "holds it back: class config" in gates.strict(facts("kv_pool_too_small"))

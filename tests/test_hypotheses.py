@@ -159,6 +159,8 @@ def test_a_folder_of_own_causes_adds_and_replaces(tmp_path: Path) -> None:
         ("waiting = 1.5", "wating = 1.5", "unknown role 'wating'"),
         ('phase = "mitigate"', 'phase = "soon"', "fix.phase"),
         ('id = "tiny_batch"', 'id = "tiny_batch', "is not valid TOML"),
+        ('title = "', 'title = 5 # "', "mine.toml: title: is no text"),
+        ('id = "tiny_batch"', 'id = "../../x"', "mine.toml: id: '../../x' is no id"),
         ("definition =", "definitoin =", "definition is missing"),
         ('words = "', 'words = "(', "mine.toml"),
         ('cause = "overload"', 'cause = "overlord"', "unknown cause 'overlord'"),

@@ -101,6 +101,8 @@ def test_wrong_usage(path: Path, tmp_path: Path) -> None:
         ["--replay", "maybe"],
         ["--judge", "oracle"],
         ["--max-tokens", "0"],
+        ["--text"],
+        ["--model", "m"],
     ):
         assert CliRunner().invoke(app, ["judge", str(path), *wrong]).exit_code == 2
     missing = rca(

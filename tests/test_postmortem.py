@@ -20,6 +20,7 @@ from rca.postmortem.chronicle import detection_of
 from rca.postmortem.escape import cell, code, fence, prose
 from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
+from rca.postmortem.impact import measure
 from rca.postmortem.markdown import write
 
 CASES = [
@@ -33,6 +34,12 @@ SECTIONS = [
     "6. Ruled out, and what is missing", "7. Fix", "8. Trial", "9. Guard rails",
     "10. Action items and lessons", "11. Appendix",
 ]  # fmt: skip
+
+
+def test_where_no_request_was_recorded_none_is_counted() -> None:
+    window = read(case_builder.diagnosed()).window
+    with Case.create() as empty:
+        assert measure(empty, window) == []
 
 
 def written(case: Case, out: Path) -> str:

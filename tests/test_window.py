@@ -252,7 +252,6 @@ def test_an_alert_lowers_the_bar(case: Case) -> None:
         ("error_rate", "0.01", ("error_share", 0.5, 0.01)),
         ("availability", "99.9 %", None),
         ("e2e_p99", "5 %", None),
-        ("e2e_p99", "> 2 s", None),
         ("error_p99", "1 s", None),
         ("e2e_share", "1 s", None),
     ],
@@ -267,6 +266,12 @@ def test_objectives_are_read_as_people_write_them(
     (found,) = known
     assert (found.role, found.limit) == expected[:2]
     assert found.allowed == pytest.approx(expected[2])
+
+
+@pytest.mark.parametrize("value", ["> 2 s", "< 2 parsecs", ["2 s"]])
+def test_an_objective_without_a_limit_is_not_passed_over(value: object) -> None:
+    with pytest.raises(BundleError, match=r"bundle\.toml: slo\.e2e_p99: .* is no limit; write"):
+        objective.read({"e2e_p99": value})
 
 
 def test_a_hint_that_ends_before_it_starts_is_refused(case: Case) -> None:

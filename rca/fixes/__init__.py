@@ -90,7 +90,7 @@ def _for_cause(case: Case, facts: Facts) -> Iterator[Proposal]:
 
 def _look_for_change(fix: Fix, facts: Facts) -> Proposal:
     return investigate(
-        facts.cause.id,
+        facts.subject,
         "Find the change that began it: the bundle records none that fits in kind and time.",
         "no matching change is recorded",
         fix.phase,
@@ -104,7 +104,7 @@ def _from_catalogue(case: Case, fix: Fix, facts: Facts, *, restores: bool) -> Pr
         else "no gate: a person decides"
     )
     plain = Proposal(
-        fix.kind, fix.phase, fix.setting or facts.cause.id, fix.action, fix.risk, fix.reversible,
+        fix.kind, fix.phase, fix.setting or facts.subject, fix.action, fix.risk, fix.reversible,
         fix.time_to_effect, gate,
     )  # fmt: skip
     if fix.command == "restart":

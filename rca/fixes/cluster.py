@@ -146,9 +146,8 @@ def circuit_break(case: Case, plain: Proposal, facts: Facts) -> Proposal:
     """Circuit breaking for the slow service, and what to answer without it; held back below the gate."""
     gate = circuit_gate(facts)
     if not gate.passed:
-        target = facts.slow[0] if facts.slow else facts.cause.id
         return replace(
-            investigate(target, _ask(facts), gate.words), confidence=facts.confidence
+            investigate(facts.subject, _ask(facts), gate.words), confidence=facts.confidence
         )
     service = next((s for s in facts.slow if safe_name(s)), None)
     healthy_s, cited = _healthy_call(case, service)

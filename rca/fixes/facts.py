@@ -85,6 +85,12 @@ class Facts:
     trial: str
     slow: tuple[str, ...]
 
+    @property
+    def subject(self) -> str:
+        """What a proposal that names nothing else is about: the slow service, else the cause."""
+        is_theirs = self.cause.cls == "dependency" and self.slow
+        return self.slow[0] if is_theirs else self.cause.id
+
 
 def gather(case: Case) -> Facts | None:
     """The facts of a diagnosed case; None when no cause was named.

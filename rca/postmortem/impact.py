@@ -37,7 +37,7 @@ class Severity:
 
 def measure(case: Case, window: Window) -> list[Figure]:
     """Figures of the incident; none when there is no window or no request was recorded."""
-    if window.dur_ns is None or not window.dur_ns or not case.has("request"):
+    if not window.dur_ns or not case.scalar("SELECT count(*) FROM request"):
         return []
     limit_ns, limit = _limit(case, window)
     bounds = {"start_ns": window.start_ns, "end_ns": window.end_ns, "limit_ns": limit_ns}
