@@ -23,6 +23,7 @@ FIX_KINDS = ("rollback", "config", "scale", "drain", "circuit_break", "code", "i
 PHASES = ("mitigate", "repair", "prevent")
 REPRODUCIBLE = ("cpu", "counts", "model", "no")
 _ID = re.compile(r"[a-z0-9_]{1,80}")
+_MOST_WEIGHT = 100
 CONCERNS = ("engine", "traffic", "dependency", "infra", "other", "any")
 
 
@@ -136,7 +137,14 @@ def _folder(extra: Path | None) -> list[tuple[str, str]]:
     paths = sorted(extra.glob("*.toml"))
     if not paths:
         raise CauseError("no .toml files in it", path=str(extra))
-    return [(str(p), p.read_text(encoding="utf-8")) for p in paths]
+    return [(str(p), _text(p)) for p in paths]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise CauseError("is no UTF-8 text", path=str(path)) from error
 
 
 def _known(further: Iterable[tuple[str, str]]) -> dict[str, Cause]:
@@ -194,7 +202,7 @@ def _read(name: str, text: str) -> Cause:
         raise CauseError(f"{error.args[0]} is missing", path=name) from error
     except (TypeError, ValueError, re.error) as error:
         raise CauseError(str(error), path=name) from error
-    _check_texts(cause, name)
+    _check_values(cause, name)
     _check(cause, name)
     return cause
 
@@ -231,7 +239,7 @@ def _cause(row: dict[str, Any]) -> Cause:
     )
 
 
-def _check_texts(cause: Cause, name: str) -> None:
+def _check_values(cause: Cause, name: str) -> None:
     for place in ("id", "title", "definition"):
         if not isinstance(getattr(cause, place), str):
             raise CauseError("is no text", path=name, place=place)
@@ -240,6 +248,14 @@ def _check_texts(cause: Cause, name: str) -> None:
             f"{cause.id[:40]!r} is no id", path=name, place="id",
             hint="write small letters, digits and '_', at most 80",
         )  # fmt: skip
+    if not all(isinstance(f.action, str) and isinstance(f.risk, str) for f in cause.fixes):
+        raise CauseError("action or risk is no text", path=name, place="fix")
+    for role, (_, weight) in cause.expected.items():
+        if not 0 < weight <= _MOST_WEIGHT:
+            raise CauseError(
+                f"{weight} is no weight", path=name, place=f"signature: {role}",
+                hint=f"write a number above 0, at most {_MOST_WEIGHT}",
+            )  # fmt: skip
 
 
 def _check(cause: Cause, name: str) -> None:

@@ -160,6 +160,9 @@ def test_a_folder_of_own_causes_adds_and_replaces(tmp_path: Path) -> None:
         ('phase = "mitigate"', 'phase = "soon"', "fix.phase"),
         ('id = "tiny_batch"', 'id = "tiny_batch', "is not valid TOML"),
         ('title = "', 'title = 5 # "', "mine.toml: title: is no text"),
+        ("waiting = 1.5", "waiting = nan", "signature: waiting: nan is no weight"),
+        ("waiting = 1.5", "waiting = -1e308", "is no weight"),
+        ('action = "', 'action = 5 # "', "fix: action or risk is no text"),
         ('id = "tiny_batch"', 'id = "../../x"', "mine.toml: id: '../../x' is no id"),
         ("definition =", "definitoin =", "definition is missing"),
         ('words = "', 'words = "(', "mine.toml"),
@@ -173,6 +176,12 @@ def test_a_broken_cause_is_named_with_its_place(
     with pytest.raises(CauseError) as caught:
         load(folder)
     assert message in str(caught.value)
+
+
+def test_a_cause_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_bytes(b"id = '\xff'")
+    with pytest.raises(CauseError, match=r"mine\.toml: is no UTF-8 text"):
+        load(tmp_path)
 
 
 def test_describe_suggests_the_nearest_name() -> None:
