@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from rca.errors import BundleError, ParseError, RcaError
 from rca.parsers import recognise
 from rca.parsers.format import Format, Rows
 from rca.parsers.stream import read_head
+from rca.plain import printable
 
 _BATCH_BYTES = 33_554_432
 DATABASE_BYTES = 268_435_456
@@ -196,15 +198,36 @@ def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None
     with case.transaction():
         source_id = number or int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         sink = CaseSink(case, source_id, series_offset=number and number * SERIES_A_SOURCE)
-        try:
+        with _faults_of(known_format, file):
             known_format.read(file.path, sink)
-        except RecursionError as error:
-            raise ParseError("is nested too deeply to be read", path=file.name) from error
         sink.flush()
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
 
 
+@contextmanager
+def _faults_of(reader: Format, file: BundleFile) -> Iterator[None]:
+    """A reader that fails in a way it should not costs its file, not the run.
+
+    Raises:
+        ParseError: It did. With RCA_RAISE=1 its own exception comes through, as tests want it.
+    """
+    try:
+        yield
+    except RecursionError as error:
+        raise ParseError("is nested too deeply to be read", path=file.name) from error
+    except _FAULTS as error:
+        if os.environ.get("RCA_RAISE") == "1":
+            raise
+        problem = printable(f"{type(error).__name__}: {error}", 160)
+        raise ParseError(
+            f"cannot be read: the reader of {reader.name} has a fault ({problem})",
+            path=file.name,
+            hint="please report it; RCA_RAISE=1 shows where",
+        ) from error
+
+
+_FAULTS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, AssertionError)
 _MAX_CONFIG_BYTES = 1_000_000
 
 

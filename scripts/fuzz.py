@@ -11,6 +11,7 @@ which is told with the seed of its round and kept in the folder of --keep.
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import re
 import signal
@@ -33,6 +34,7 @@ from rca.parsers.stream import read_head
 BEGIN, END = "<!-- fuzzed: begin -->\n", "<!-- fuzzed: end -->\n"
 MOST_S = 20
 MOST_BYTES = 300_000
+os.environ["RCA_RAISE"] = "1"  # a fault of a reader is a finding
 _ROUNDS_A_CASE = 100  # making one takes longer than reading most files
 _NUMBER = re.compile(rb"\d+")
 _HUGE = (

@@ -12,6 +12,8 @@ from rca.bundle import Bundle, BundleFile
 from rca.case import Case
 from rca.ingest import ingest
 
+os.environ["RCA_RAISE"] = "1"  # a fault of a reader is to be seen, here and in child processes
+
 
 @pytest.fixture(scope="session")
 def conformance() -> Path:

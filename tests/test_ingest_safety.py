@@ -17,11 +17,13 @@ import pyarrow as pa
 import pytest
 from gpu_recordings import event, trace
 
+from rca import ingest as ingest_module
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
 from rca.errors import BundleError
 from rca.ingest import ingest
 from rca.parsers import stream
+from rca.parsers.format import Format
 
 _READ = """
 import sys
@@ -164,3 +166,33 @@ def test_reading_takes_less_memory_and_gives_it_back(
         with case.frugal(200_000_000):
             assert case.scalar(limit) == wanted
         assert case.scalar(limit) == before
+
+
+def test_a_fault_of_a_reader_costs_its_file_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes, odd = tmp_path / "changes.jsonl", tmp_path / "odd.bin"
+    changes.write_text(
+        '{"id": "c", "time": 1700000000, "kind": "config", "subject": "a", "after": "b"}\n'
+    )
+    odd.write_bytes(b"odd")
+
+    def breaks(_path: Path, _sink: object) -> None:
+        raise KeyError("[red]x")
+
+    broken = Format("broken", "metrics", lambda _head: True, breaks)
+    usual = ingest_module.recognise
+    monkeypatch.setattr(
+        ingest_module, "recognise", lambda head: broken if head.path == odd else usual(head)
+    )
+    bundle = Bundle([BundleFile(f, f.name, "incident") for f in (odd, changes)])
+    with Case.create() as case, pytest.raises(KeyError):
+        ingest(case, bundle)
+    monkeypatch.delenv("RCA_RAISE")
+    with Case.create() as case:
+        (line,) = ingest(case, bundle)
+        assert case.rows("SELECT count(*) FROM change") == [(1,)]
+    assert line.startswith(
+        "odd.bin: cannot be read: the reader of broken has a fault (KeyError"
+    )
+    assert "\n" not in line
