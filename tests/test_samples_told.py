@@ -122,10 +122,16 @@ def diagnosed(found: dict[str, Any]) -> dict[str, list[str]]:
         "Since which change?": [lead["change"] or "no change fits"],
         "Who was hit?": [f"{worst['name']} {percent(worst['share_slow'])}"],
         "What is to be done?": [printable(fixes[0]["action"], 240)],
-        "How is that undone?": [f"fixes/{undo}"] if undo else ["hand" if fixes[0]["reversible"] else "CANNOT"],
+        "How is that undone?": [f"fixes/{undo}"] if undo else [_without_undo(fixes[0])],
         "What is missing?": missing or ["nothing that would decide more"],
         "What comes next?": [printable(fixes[1]["action"], 240)],
     }  # fmt: skip
+
+
+def _without_undo(fix: dict[str, Any]) -> str:
+    if fix["kind"] == "investigate":
+        return "changes nothing"
+    return "hand" if fix["reversible"] else "CANNOT"
 
 
 def healthy(found: dict[str, Any]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -130,6 +131,8 @@ def runner(
                 threads_per_worker=1,
                 dashboard_address=None,
                 host="127.0.0.1",
+                # Workers of a cluster that closes complain of it; what fails, is told by its task.
+                silence_logs=logging.CRITICAL,
             ) as cluster,
             Client(cluster) as client,
         ):
