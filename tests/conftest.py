@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from llm_server import Server, serving, use
 
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
@@ -38,3 +39,11 @@ def read_files() -> Iterator[Callable[..., Case]]:
     yield read
     for case in cases:
         case.close()
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A fake endpoint of a language model, which the environment names."""
+    with serving() as made:
+        use(made, monkeypatch)
+        yield made

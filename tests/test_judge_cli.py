@@ -12,7 +12,7 @@ from pathlib import Path
 
 import case_builder
 import pytest
-from llm_server import Raw, Server, elapsed, error, judgement, serving, use
+from llm_server import Raw, Server, elapsed, error, judgement, use
 from typer.testing import CliRunner
 
 from rca import catalogue
@@ -24,13 +24,6 @@ from rca.judge.grounding import Opinion
 from rca.judge.panel import Member, Sample
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as made:
-        use(made, monkeypatch)
-        yield made
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import injections
 import polars as pl
 import pytest
 from injections import CARRIERS, Variant, variants
-from llm_server import Server, judgement, serving, use
+from llm_server import Server, judgement
 
 from rca import fixes
 from rca.case import Case
@@ -39,13 +39,6 @@ def test_variants_are_what_they_are_said_to_be() -> None:
 def case() -> Iterator[Case]:
     with case_builder.diagnosed() as made:
         made.execute("UPDATE verdict SET reason = 'x'")
-        yield made
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as made:
-        use(made, monkeypatch)
         yield made
 
 

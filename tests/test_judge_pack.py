@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import case_builder
 import polars as pl
 import pytest
-from llm_server import Server, judgement, serving, shown, use
+from llm_server import Server, judgement, shown
 from typer.testing import CliRunner
 
 from rca import catalogue
@@ -44,13 +43,6 @@ SECRETS = {
     "value": "launch-2031",
     "pin": "73917391",
 }
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as made:
-        use(made, monkeypatch)
-        yield made
 
 
 def planted(path: Path | None = None) -> Case:

@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from llm_server import Raw, Server, completion, error, judgement, serving, shown, use
+from llm_server import Raw, Server, completion, error, judgement, serving, shown
 
 from rca import fixes
 from rca.case import Case
@@ -39,13 +39,6 @@ def case(shared: Case) -> Iterator[Case]:
     shared.execute("BEGIN")
     yield shared
     shared.execute("ROLLBACK")
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as made:
-        use(made, monkeypatch)
-        yield made
 
 
 def unknown(body: Any) -> Any:

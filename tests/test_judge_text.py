@@ -8,7 +8,7 @@ from typing import Any
 
 import case_builder
 import pytest
-from llm_server import Body, Raw, Server, completion, error, judgement, serving, shown, use
+from llm_server import Body, Raw, Server, completion, error, judgement, shown
 
 from rca import postmortem
 from rca.case import Case
@@ -21,13 +21,6 @@ ASK = Ask(models=("m",), samples=1, text=True)
 @pytest.fixture
 def case() -> Iterator[Case]:
     with case_builder.diagnosed() as made:
-        yield made
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    with serving() as made:
-        use(made, monkeypatch)
         yield made
 
 

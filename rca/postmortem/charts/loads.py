@@ -24,16 +24,8 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
-    from rca.postmortem.charts.rows import Rows
-
     batches = _ordered(rows, "batch", "order_batch")
     rates = _ordered(rows, "rate", "order_rate")
-    base = alt.Chart(
-        Rows(rows),
-        width=min(width - 120, 74 * len(batches)),
-        height=34 * len(rates),
-        title="share of requests within the limit",
-    )
     x = alt.X("batch:N", sort=batches, title="requests running", axis=alt.Axis(labelAngle=0))
     y = alt.Y("rate:N", sort=rates[::-1], title="arrivals a second")
     tip = [
@@ -43,15 +35,40 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         alt.Tooltip("interval:N", title="95 % interval"),
         alt.Tooltip("n:Q", title="requests"),
     ]
-    boxes = base.mark_rect().encode(
-        x=x,
-        y=y,
-        tooltip=tip,
-        color=alt.Color(
-            "within:Q",
-            scale=alt.Scale(domain=[0, 1], range="ramp"),
-            legend=alt.Legend(title="within", format="%"),
-        ),
+    return share_map(
+        rows, x, y, tip, title="share of requests within the limit",
+        width=min(width - 120, 74 * len(batches)), height=34 * len(rates),
+    )  # fmt: skip
+
+
+def share_map(
+    rows: list[dict[str, Any]],
+    x: Any,
+    y: Any,
+    tip: list[Any],
+    *,
+    title: str,
+    width: int,
+    height: int,
+) -> Any:
+    """Boxes coloured by `within`, a share from 0 to 1, with the text `told` in each."""
+    import altair as alt
+
+    from rca.postmortem.charts.rows import Rows
+
+    boxes = (
+        alt.Chart(Rows(rows), width=width, height=height, title=title)
+        .mark_rect()
+        .encode(
+            x=x,
+            y=y,
+            tooltip=tip,
+            color=alt.Color(
+                "within:Q",
+                scale=alt.Scale(domain=[0, 1], range="ramp"),
+                legend=alt.Legend(title="within", format="%"),
+            ),
+        )
     )
     labels = [
         alt.Chart(Rows(told))

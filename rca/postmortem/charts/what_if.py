@@ -6,6 +6,7 @@ from typing import Any
 
 from rca.plain import duration, number, percent, printable
 from rca.postmortem.charts.data import ChartData, query
+from rca.postmortem.charts.loads import share_map
 from rca.postmortem.charts.style import WIDTH
 
 _MOST_SETTINGS = 24
@@ -24,8 +25,6 @@ def batch_map(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
-    from rca.postmortem.charts.rows import Rows
-
     loads = [name for _, name in sorted({(r["order"], r["load"]) for r in rows})]
     x = alt.X("load:N", sort=loads, title="arrivals, × healthy", axis=alt.Axis(labelAngle=0))
     y = alt.Y("setting:N", sort=settings, title=None)
@@ -35,22 +34,10 @@ def batch_map(data: ChartData, width: int = WIDTH) -> Any:
         alt.Tooltip("within:Q", format=".1%", title="within the objective"),
         alt.Tooltip("interval:N", title="95 % interval"),
     ]
-    boxes = alt.Chart(
-        Rows(rows), width=min(width - 260, 80 * len(loads)), height=22 * len(settings),
-        title="share of requests within the objective; ★ recommended",
-    ).mark_rect().encode(
-        x=x, y=y, tooltip=tip,
-        color=alt.Color("within:Q", scale=alt.Scale(domain=[0, 1], range="ramp"),
-                        legend=alt.Legend(title="within", format="%")),
+    return share_map(
+        rows, x, y, tip, title="share of requests within the objective; ★ recommended",
+        width=min(width - 260, 80 * len(loads)), height=22 * len(settings),
     )  # fmt: skip
-    labels = [
-        alt.Chart(Rows(told))
-        .mark_text(style=style)
-        .encode(x=x, y=y, text=alt.Text("told:N"), tooltip=tip)
-        for dark, style in ((False, "text"), (True, "inverse_text"))
-        if (told := [r for r in rows if (r["within"] > 0.6) == dark])
-    ]
-    return alt.layer(boxes, *labels)
 
 
 def quantisation_front(data: ChartData, width: int = WIDTH) -> Any:
