@@ -11,10 +11,10 @@ import typer
 from typer.core import TyperGroup
 
 from rca import __version__
-from rca.compare_command import compare
-from rca.ending import told
-from rca.fleet_command import fleet
-from rca.judge_command import (
+from rca.commands.compare import compare
+from rca.commands.ending import told
+from rca.commands.fleet import fleet
+from rca.commands.judge import (
     JudgeOption,
     ModelOption,
     TextOption,
@@ -23,13 +23,18 @@ from rca.judge_command import (
     second_judge,
     unheard,
 )
+from rca.commands.print_option import BarePrint, Print
+from rca.commands.query import query
+from rca.commands.reproducer import reproduce, trial
+from rca.commands.setup import AfterDashes, collect, doctor, init, recipe
+from rca.commands.size_options import (
+    DEFAULT_MAX_UNPACKED,
+    MaxUnpackedOption,
+    MemoryOption,
+    sizes,
+)
 from rca.plain import printable
-from rca.print_option import BarePrint, Print
 from rca.progress import progress_bar
-from rca.query_command import query
-from rca.reproducer_commands import reproduce, trial
-from rca.setup_commands import AfterDashes, collect, doctor, init, recipe
-from rca.size_options import DEFAULT_MAX_UNPACKED, MaxUnpackedOption, MemoryOption, sizes
 
 if TYPE_CHECKING:
     from rca.case import Case
@@ -142,7 +147,7 @@ def analyze(
 ) -> None:
     """Diagnose a bundle of recordings: window, evidence, cause, fix, experiment, postmortem."""
     from rca import pipeline
-    from rca.quantity import parse_seconds
+    from rca.commands.quantity import parse_seconds
 
     options = pipeline.Options(
         judge=second_judge(who, model, text=text),
@@ -167,7 +172,7 @@ def analyze(
 
 def _show(case: Case, as_json: bool, quiet: bool) -> None:
     if as_json:
-        from rca.verdict_json import verdict
+        from rca.answer.verdict_json import verdict
 
         _print_json(verdict(case))
         return
@@ -175,7 +180,7 @@ def _show(case: Case, as_json: bool, quiet: bool) -> None:
         return
     from rich.console import Console
 
-    from rca.summary import render
+    from rca.answer.summary import render
 
     render(case, Console(highlight=False))
 
@@ -207,7 +212,7 @@ def ingest(
         elif not quiet:
             from rich.console import Console
 
-            from rca.summary import render_sources
+            from rca.answer.summary import render_sources
 
             render_sources(case, Console(highlight=False))
 
@@ -228,7 +233,7 @@ app.command()(trial)
 def _render(case: Case) -> None:
     from rich.console import Console
 
-    from rca.summary import render
+    from rca.answer.summary import render
 
     render(case, Console(highlight=False))
 
@@ -331,8 +336,8 @@ def evaluate(
     quiet: QuietOption = False,
 ) -> None:
     """Score the diagnosis on labelled bundles: causes, windows, confidence, false alarms."""
-    from rca import eval_command
     from rca import evaluate as evaluating
+    from rca.commands import evaluate as eval_command
 
     how: dict[str, Any] = {"sample": sample} if ablations else {"told_window": told_window}
     run = evaluating.ablate if ablations else evaluating.evaluate

@@ -23,24 +23,24 @@ class DiagnosedCase(Case):
     """
 
     def __repr__(self) -> str:
-        from rca.summary import headline
+        from rca.answer.summary import headline
 
         return f"<rca case {printable(self.path or 'in memory')}: {headline(self)}>"
 
     def _repr_html_(self) -> str:
-        from rca.summary import html
+        from rca.answer.summary import html
 
         return html(self)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        from rca.summary import lines
+        from rca.answer.summary import lines
 
         return lines(self, options.max_width if console.is_terminal else None)
 
     @property
     def verdict(self) -> dict[str, Any]:
         """What verdict.json says."""
-        from rca.verdict_json import verdict
+        from rca.answer.verdict_json import verdict
 
         return verdict(self)
 

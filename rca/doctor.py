@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from rca import machine, nsys, nsys_recipe
+from rca import machine, nsys
 from rca.errors import CaseError, EngineError, NsysError
+from rca.nsys import recipe as nsys_recipe
 from rca.plain import printable, size
 
 Status = Literal["found", "missing", "broken", "low"]

@@ -27,9 +27,7 @@ from rca import (
     lint,
     machine,
     patterns,
-    recipes,
     roles,
-    suspects,
     trial,
     window,
 )
@@ -39,8 +37,10 @@ from rca.case import Case
 from rca.diagnosed import DiagnosedCase
 from rca.durable import write_whole
 from rca.errors import CaseError
+from rca.evidence import suspects
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
+from rca.nsys import recipes
 from rca.trial import DEFAULT_BUDGET_S
 from rca.views import computed_once
 
@@ -318,7 +318,7 @@ def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
     import json
 
     from rca import postmortem
-    from rca.verdict_json import verdict
+    from rca.answer.verdict_json import verdict
 
     out.mkdir(parents=True, exist_ok=True)
     path = out / "verdict.json"

@@ -15,12 +15,12 @@ from pathlib import Path
 from rich.console import Console
 
 from rca.answer import read
+from rca.answer.summary import render as render_terminal
 from rca.case import Case
 from rca.pipeline import Options, analyze
 from rca.postmortem.escape import cell
 from rca.postmortem.markdown import render as render_document
 from rca.postmortem.story import tell
-from rca.summary import render as render_terminal
 
 ROOT = Path(__file__).parent.parent
 GOLDEN = ROOT / "tests" / "golden"

@@ -13,7 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 import rca
-from rca.summary import render
+from rca.answer.summary import render
 
 ROOT = Path(__file__).parent.parent
 SAMPLE = "sample_traces/03_batch_window_mismatch"

@@ -20,11 +20,11 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from rca.evaluate.scores import wilson
 from rca.fixes import ROLLBACK_CLASSES
 from rca.models.faults import FAULTS
 from rca.models.reproduce import reproduce
 from rca.pipeline import Options, analyze
-from rca.scores import wilson
 
 _OTHERS = ("healthy", "red_herring")
 _DOSES = (1.0, 1.5)

@@ -15,10 +15,10 @@ import tomllib
 from pathlib import Path
 
 from rca.evaluate import Task, judge_bundle
+from rca.evaluate.scores import Outcome
 from rca.models.vllm_faults import VLLM_FAULTS, Service
 from rca.models.vllm_record import record
 from rca.pipeline import read
-from rca.scores import Outcome
 
 _HEAD = (
     "| Fault | Slower | Load | Status | Cause named | Confidence | True cause's rank | IoU |\n"

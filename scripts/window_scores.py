@@ -19,8 +19,8 @@ import numpy as np
 
 from rca import alerts, clock, derived, window
 from rca.case import Case
+from rca.evaluate.scores import wilson
 from rca.pipeline import read
-from rca.scores import wilson
 
 MATERIAL = 1.25
 _FEWEST = 20

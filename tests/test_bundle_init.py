@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 from jaeger_builder import traced
 
-from rca import bundle_init, objective, pipeline
+from rca import bundle_init, pipeline
 from rca.catalogue import load
 from rca.errors import BundleError
+from rca.window import objective
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "02_kv_pool_too_small"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from rca.answer.summary import render
 from rca.case import Case
 from rca.errors import RcaError
 from rca.pipeline import Options, analyze, write
-from rca.summary import render
 
 SOUND = "SELECT count(*) FROM gpu_op WHERE flaw IS NULL AND kind <> 'accelerator'"
 NO_TRIAL = Options(trial_budget_s=None)

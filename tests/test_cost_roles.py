@@ -8,7 +8,7 @@ import pytest
 from telemetry_builder import add_series, add_source, add_span
 
 from rca.case import Case
-from rca.change_fit import engines, of_engine
+from rca.hypotheses.change_fit import engines, of_engine
 from rca.roles import assign
 
 POD = {"pod": "mixtral-server-7d9f8c6b5-abcd1", "instance": "10.0.0.1:8000", "model_name": "org/Mix-8x7B"}  # fmt: skip

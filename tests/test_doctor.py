@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rca import doctor, setup_commands
+from rca import doctor
+from rca.commands import setup as setup_commands
 from rca.errors import RcaError
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from rca.errors import BundleError
 from rca.evaluate import evaluate
-from rca.scores import Outcome, scores, wilson
+from rca.evaluate.scores import Outcome, scores, wilson
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
 

@@ -16,10 +16,10 @@ from markdown_it import MarkdownIt
 from rich.console import Console
 
 from rca import postmortem, timeline
+from rca.answer.summary import render, render_sources
 from rca.case import Case
 from rca.diagnosed import DiagnosedCase
 from rca.pipeline import Options, analyze
-from rca.summary import render, render_sources
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "02_kv_pool_too_small"
 STRINGS = {

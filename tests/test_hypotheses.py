@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from rca.catalogue import Cause, describe, load
-from rca.change_fit import Change
-from rca.confidence import calibrate, explains_strongest
 from rca.errors import CauseError
 from rca.hypotheses import explained_share
-from rca.scoring import Observed, score
+from rca.hypotheses.change_fit import Change
+from rca.hypotheses.confidence import calibrate, explains_strongest
+from rca.hypotheses.scoring import Observed, score
 from rca.weights import settings
 
 

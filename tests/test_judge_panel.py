@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from llm_server import Raw, Server, completion, error, judgement, serving, shown
 
 from rca import fixes
+from rca.answer.summary import render
+from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.errors import JudgeError
 from rca.judge import Ask, LlmJudge, RulesJudge, outcome
 from rca.judge.budget import Price, prices
 from rca.pipeline import judge_again
-from rca.summary import render
-from rca.verdict_json import verdict
 
 THREE = Ask(models=("m",), samples=3)
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from rca import workload_facts
 from rca.case import Case
 from rca.models.infer import Facts, FidelityRow, infer, known_shapes
 from rca.models.reproduce import Lengths, reproduce
 from rca.models.shapes import ShapedOp, Shapes
 from rca.models.shapes import infer as infer_shapes
 from rca.pipeline import Options, analyze
+from rca.trial import workload_facts
 
 SHORT = Lengths(baseline_s=30, lead_in_s=20, fault_s=20, profiled_steps=6)
 DATA = os.environ.get("RCA_CONFORMANCE_DATA")

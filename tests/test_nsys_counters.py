@@ -12,7 +12,8 @@ import gpu_recordings as recordings
 import pytest
 from test_nsys_sqlite import KERNELS, PID, SESSION, UTC, build
 
-from rca import captures, roles
+from rca import roles
+from rca.answer import captures
 
 GPU = """
     CREATE TABLE TARGET_INFO_GPU (id INTEGER, name TEXT, totalMemory INTEGER, smCount INTEGER,

@@ -9,8 +9,9 @@ from pathlib import Path
 import gpu_recordings as recordings
 import pytest
 
-from rca import nsys, nsys_recipe
+from rca import nsys
 from rca.errors import NsysError
+from rca.nsys import recipe as nsys_recipe
 from rca.parsers import recognise
 from rca.parsers.stream import read_head
 

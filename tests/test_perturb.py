@@ -6,7 +6,7 @@ import pytest
 from recording_builder import recorded
 
 from rca.case import Case
-from rca.perturb import PERTURBATIONS, Recording
+from rca.evaluate.perturb import PERTURBATIONS, Recording
 
 RECORDING = Recording("bundle-7", 1_770_000_000 * 1_000_000_000)
 

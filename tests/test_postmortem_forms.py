@@ -8,8 +8,8 @@ from pathlib import Path
 import case_builder
 import pytest
 
-from rca import postmortem, wording
-from rca.answer import read
+from rca import postmortem
+from rca.answer import read, wording
 from rca.case import Case
 from rca.errors import TemplateError
 from rca.postmortem.markdown import write

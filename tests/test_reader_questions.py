@@ -9,10 +9,10 @@ from pathlib import Path
 import case_builder
 from rich.console import Console
 
+from rca.answer.summary import render
+from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.postmortem.markdown import write
-from rca.summary import render
-from rca.verdict_json import verdict
 
 PAGE = Path(__file__).parent.parent / "docs" / "reading_a_postmortem.md"
 EXPECTED = {  # in the lines below the label, for the case made by hand

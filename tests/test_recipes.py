@@ -11,11 +11,13 @@ import polars as pl
 import pytest
 from test_nsys_sqlite import KERNELS, PID, SESSION, UTC, build
 
-from rca import nsys, nsys_recipe, recipes
+from rca import nsys
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
 from rca.errors import NsysError
 from rca.ingest import ingest
+from rca.nsys import recipe as nsys_recipe
+from rca.nsys import recipes
 
 CALLS = f"""
     CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, "end" INTEGER, eventClass INTEGER,

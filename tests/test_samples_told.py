@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from rca.answer import Evidence, read
+from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.pipeline import Options, analyze
 from rca.plain import confidence, moment, percent, printable, quantity
 from rca.postmortem.impact import measure
-from rca.verdict_json import verdict
 from scripts import golden
 
 SAMPLES = sorted((Path(__file__).parent.parent / "sample_traces").glob("[0-9]*"))

@@ -11,10 +11,10 @@ from telemetry_builder import add_source, add_span
 from rca import case as case_module
 from rca.case import Case
 from rca.errors import QueryError
-from rca.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
-from rca.scan import find
+from rca.evidence.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
 from rca.signals import EMPTY, Points, Signal, limit_of
 from rca.views import computed_once
+from rca.window.scan import find
 
 SECOND = 1_000_000_000
 START = 1_780_000_000 * SECOND

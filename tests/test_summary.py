@@ -10,10 +10,10 @@ import case_builder
 import pytest
 from rich.console import Console
 
+from rca.answer.summary import render
 from rca.case import Case
 from rca.errors import CaseError
 from rca.plain import duration, factor, moment, number, percent, printable, quantity, size
-from rca.summary import render
 
 
 def shown(case: Case, *, width: int = 100, terminal: bool = False) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rca.catalogue import load
-from rca.change_fit import Change
 from rca.hypotheses import Facts, Moved, judge, observe
-from rca.scoring import Scored
+from rca.hypotheses.change_fit import Change
+from rca.hypotheses.scoring import Scored
 from rca.weights import settings
 
 SLOW_CALLS = {"dependency_time": 0.9, "downstream_latency": 0.9, "outside_engine": 0.9}

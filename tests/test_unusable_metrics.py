@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rca.moves import Span, measure
+from rca.evidence.moves import Span, measure
 from rca.pipeline import Options, analyze
 from rca.signals import Points, Signal
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import case_builder
 import pytest
 
+from rca.answer.verdict_json import verdict
 from rca.case import Case
-from rca.verdict_json import verdict
 
 KEYS = {
     "incident": {"start_ns", "end_ns", "detected_by", "slo"},

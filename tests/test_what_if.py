@@ -10,7 +10,6 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from rca import what_if
 from rca.case import Case
 from rca.cli import app
 from rca.errors import MissingExtra
@@ -21,6 +20,7 @@ from rca.models.settings import SECOND, Plan
 from rca.models.slo import LEAST_SHARE, REQUESTS, measure, objective_of, wilson
 from rca.models.what_if import Row, run_in_twin
 from rca.pipeline import Options, analyze
+from rca.trial import what_if
 
 SHORT = Lengths(baseline_s=30, lead_in_s=20, fault_s=20, profiled_steps=4)
 

@@ -11,14 +11,13 @@ import polars as pl
 import pytest
 from telemetry_builder import SECOND, T0, add_source, at
 
-from rca import objective
 from rca.case import Case
-from rca.demand import MARK, residuals
 from rca.errors import BundleError
-from rca.scan import find
 from rca.signals import EMPTY, Points, Signal, Values
-from rca.track import Grid, track
-from rca.window import locate
+from rca.window import locate, objective
+from rca.window.demand import MARK, residuals
+from rca.window.scan import find
+from rca.window.track import Grid, track
 
 DAY = 86_400
 

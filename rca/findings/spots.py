@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from rca.blind_spots import Gap
 from rca.case import Case
+from rca.gaps.blind_spots import Gap
 from rca.plain import number, printable
 
 _FEWEST = 10

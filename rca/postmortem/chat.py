@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rca import wording
+from rca.answer import wording
 from rca.plain import confidence, printable
 from rca.postmortem.chronicle import Said
 from rca.postmortem.story import Story

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from rca import wording
-from rca.answer import Answer
+from rca.answer import Answer, wording
 from rca.case import Case
 from rca.plain import duration, printable
 

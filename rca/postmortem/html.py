@@ -18,8 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from rca import wording
-from rca.answer import Evidence
+from rca.answer import Evidence, wording
 from rca.case import Case
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw

@@ -10,8 +10,7 @@ from urllib.parse import quote
 import jinja2
 from jinja2.sandbox import SandboxedEnvironment
 
-from rca import wording
-from rca.answer import Evidence
+from rca.answer import Evidence, wording
 from rca.case import Case
 from rca.errors import TemplateError
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rca import captures, wording
-from rca.answer import Answer, Evidence, Hypothesis, natural, read
+from rca.answer import Answer, Evidence, Hypothesis, captures, natural, read, wording
 from rca.case import Case
 from rca.plain import confidence, duration, moment, percent, printable
 from rca.postmortem.chronicle import (

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from rca import wording
-from rca.answer import Answer, Evidence
+from rca.answer import Answer, Evidence, wording
 from rca.plain import number, printable
 from rca.postmortem.charts.style import WIDTH
 

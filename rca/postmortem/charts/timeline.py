@@ -5,8 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any, Literal
 
-from rca import wording
-from rca.answer import Answer, Evidence
+from rca.answer import Answer, Evidence, wording
 from rca.plain import moment, printable
 from rca.postmortem.charts.data import ChartData
 from rca.postmortem.charts.request_rows import band, dots, in_flight

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rca.commands.size_options import DEFAULT_MAX_UNPACKED, MaxUnpackedOption
 from rca.progress import progress_bar
-from rca.size_options import DEFAULT_MAX_UNPACKED, MaxUnpackedOption
 
 fleet = typer.Typer(
     help="Recordings of many machines: read by many workers, asked as one case.",
@@ -44,7 +44,7 @@ def ingest(
 ) -> None:
     """Read recordings into Parquet shards; again after a stop, and only what is not there yet."""
     from rca import fleet as fleets
-    from rca.quantity import parse_bytes
+    from rca.commands.quantity import parse_bytes
 
     with progress_bar(quiet or as_json) as (step, _):
         done = fleets.ingest(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from rca.catalogue import Cause
-from rca.scoring import Observed, Scored, explained_by, required
+from rca.hypotheses.scoring import Observed, Scored, explained_by, required
 from rca.weights import settings
 
 Rescore = Callable[[Cause, Cause], Scored]

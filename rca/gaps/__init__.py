@@ -6,9 +6,9 @@ import json
 
 import polars as pl
 
-from rca import blind_spots
 from rca.case import Case
 from rca.findings import spots
+from rca.gaps import blind_spots
 
 _RECORD = {
     "torch_profiler": (

@@ -85,9 +85,9 @@ def judge(
 ) -> None:
     """Judge a case again on the evidence that it holds: by the rules, and by language models."""
     from rca import pipeline
+    from rca.commands.quantity import parse_seconds
     from rca.judge import Ask, LlmJudge
     from rca.judge.budget import prices as read_prices
-    from rca.quantity import parse_seconds
 
     if not dry_run:
         _need_a_model(who, model, text=text)
@@ -137,13 +137,13 @@ def unheard(case: Case) -> list[str]:
 
 def _show(case: Case, as_json: bool) -> None:
     if as_json:
-        from rca.verdict_json import verdict
+        from rca.answer.verdict_json import verdict
 
         print(json.dumps(verdict(case), indent=2, ensure_ascii=False))
         return
     from rich.console import Console
 
-    from rca.summary import render
+    from rca.answer.summary import render
 
     render(case, Console(highlight=False))
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from rca import catalogue, incident_figures, workload_facts
+from rca import catalogue
 from rca.case import Case
 from rca.models.faults import is_known
 from rca.models.infer import infer
+from rca.trial import incident_figures, workload_facts
 
 DEFAULT_BUDGET_S = 20.0
 _RIVALS = 3

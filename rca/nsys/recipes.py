@@ -11,10 +11,11 @@ from typing import Any
 
 import polars as pl
 
-from rca import nsys, nsys_recipe
+from rca import nsys
 from rca.bundle import Bundle
 from rca.case import Case
 from rca.errors import NsysError
+from rca.nsys import recipe as nsys_recipe
 from rca.parsers.nsys_report import FORMAT, plain
 
 RECIPES = (

@@ -12,11 +12,19 @@ from typing import Any
 
 import polars as pl
 
-from rca import catalogue, confidence, contributing
+from rca import catalogue
 from rca.case import Case
 from rca.catalogue import Cause
-from rca.change_fit import Change, changes, engines, half_life, is_engine, slow_dependencies
-from rca.scoring import Observed, Scored, agreement, score
+from rca.hypotheses import confidence, contributing
+from rca.hypotheses.change_fit import (
+    Change,
+    changes,
+    engines,
+    half_life,
+    is_engine,
+    slow_dependencies,
+)
+from rca.hypotheses.scoring import Observed, Scored, agreement, score
 from rca.weights import settings
 
 _KEPT = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rca.scores import Outcome
+from rca.evaluate.scores import Outcome
 
 _ABLATION_COLUMNS = (
     "ac1",

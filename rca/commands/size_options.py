@@ -32,7 +32,7 @@ def sizes(max_unpacked: str, memory: str | None) -> Sizes:
     Raises:
         RcaError: It is no amount.
     """
-    from rca.quantity import parse_bytes
+    from rca.commands.quantity import parse_bytes
 
     return {
         "max_unpacked": parse_bytes(max_unpacked, "--max-unpacked"),

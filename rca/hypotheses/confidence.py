@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from rca.scoring import Observed, Scored, asks_for_a_cause, spoken_of
+from rca.hypotheses.scoring import Observed, Scored, asks_for_a_cause, spoken_of
 from rca.weights import settings
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rca.errors import BundleError, RcaError
-from rca.perturb import PERTURBATIONS, Recording
-from rca.scores import Outcome, scores
+from rca.evaluate.perturb import PERTURBATIONS, Recording
+from rca.evaluate.scores import Outcome, scores
 
 if TYPE_CHECKING:
     from rca.case import Case

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rca.catalogue import Cause
-from rca.change_fit import Change, best_change
+from rca.hypotheses.change_fit import Change, best_change
 from rca.signals import meanings
 from rca.weights import FLAT, settings
 

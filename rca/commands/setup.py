@@ -84,8 +84,8 @@ def recipe(
     as_json: JsonOption = False,
 ) -> None:
     """Run one of NVIDIA's recipes over reports; what follows `--` goes to the recipe."""
-    from rca import nsys_recipe
-    from rca.quantity import parse_seconds
+    from rca.commands.quantity import parse_seconds
+    from rca.nsys import recipe as nsys_recipe
 
     spread = ["--mode", mode.value] if mode else []
     made = nsys_recipe.run(
@@ -100,7 +100,7 @@ def recipe(
 
 def _recipe_python(python: Path | None) -> Path | None:
     """The Python for recipes; None leaves it to nsys, some versions of which have one of their own."""
-    from rca import nsys_recipe
+    from rca.nsys import recipe as nsys_recipe
 
     try:
         return nsys_recipe.find_python(python)

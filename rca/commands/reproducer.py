@@ -55,9 +55,9 @@ def trial(
     from rich.console import Console
 
     from rca import pipeline
-    from rca.quantity import parse_seconds
-    from rca.summary import render
-    from rca.verdict_json import verdict
+    from rca.answer.summary import render
+    from rca.answer.verdict_json import verdict
+    from rca.commands.quantity import parse_seconds
 
     if what_if:
         _what_if(case, what_if.value, as_json)
@@ -90,8 +90,8 @@ def _print_fidelity(rows: list[tuple[Any, ...]]) -> None:
 def _what_if(path: Path, study: str, as_json: bool) -> None:
     from rich.console import Console
 
-    from rca import what_if
     from rca.case import Case
+    from rca.trial import what_if
 
     with Case.open(path) as case:
         found = what_if.run(case, study)
@@ -132,9 +132,9 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Make a bundle of an incident: a small inference service with the fault switched on."""
+    from rca.commands.quantity import parse_seconds
     from rca.models.reproduce import Lengths
     from rca.models.reproduce import reproduce as make
-    from rca.quantity import parse_seconds
 
     seconds = max(10, round(parse_seconds(duration, "--duration")))
     lengths = Lengths(baseline_s=seconds, lead_in_s=max(10, seconds * 3 // 4), fault_s=seconds)
@@ -176,10 +176,10 @@ def _record_vllm(
 
 def _workload(like: Path | None, replicas: int) -> Plan:
     """The healthy service: the usual one, or one in the shape of a case's."""
-    from rca import workload_facts
     from rca.case import Case
     from rca.models.infer import infer
     from rca.models.settings import Plan
+    from rca.trial import workload_facts
 
     plan = Plan()
     if like is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from rca.case import Case
-from rca.moves import (
+from rca.evidence.moves import (
     FLAT,
     MIN_POINTS,
     Move,

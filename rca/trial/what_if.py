@@ -11,12 +11,12 @@ import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from rca import incident_figures, workload_facts
 from rca.case import Case
 from rca.errors import MissingExtra
 from rca.models.infer import infer
 from rca.models.what_if import Row, run_in_twin
 from rca.plain import duration, number, percent, printable
+from rca.trial import incident_figures, workload_facts
 
 _TORCH = ("kv", "cache", "quant")
 _ROWS_SQL = """

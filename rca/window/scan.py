@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rca.demand import MARK, residuals
 from rca.signals import Points, Signal, Values, meanings
-from rca.track import Grid, Track, grid, track
+from rca.window.demand import MARK, residuals
+from rca.window.track import Grid, Track, grid, track
 
 BAR = 4.7
 """Deviation that a stretch must reach, in standard errors, with a baseline."""

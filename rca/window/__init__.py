@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
-from rca import objective
 from rca.case import Case
 from rca.errors import BundleError
-from rca.scan import MIN_RATIO, Found, Scan, find
 from rca.signals import load, meanings
+from rca.window import objective
+from rca.window.scan import MIN_RATIO, Found, Scan, find
 
 EASED = 0.7
 """Factor on the scan's bar when an objective, an alert or the user says that there was an incident."""

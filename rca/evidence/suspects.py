@@ -24,7 +24,7 @@ import numpy as np
 import polars as pl
 
 from rca.case import Case
-from rca.moves import MIN_POINTS, Move, incident_span, measure, whole_span
+from rca.evidence.moves import MIN_POINTS, Move, incident_span, measure, whole_span
 from rca.signals import load
 
 _KEPT = 200

@@ -9,8 +9,7 @@ from markupsafe import escape
 from rich.console import Console
 from rich.text import Text
 
-from rca import captures, wording
-from rca.answer import Answer, Evidence, read
+from rca.answer import Answer, Evidence, captures, read, wording
 from rca.case import Case
 from rca.errors import CaseError, QueryError
 from rca.plain import confidence, duration, number, percent, printable, size

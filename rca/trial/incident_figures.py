@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rca import workload_facts
 from rca.case import Case
 from rca.models.figures import POOL_FULL, log_ratios
+from rca.trial import workload_facts
 
 _COLUMNS = {"ttft": "ttft_ns", "itl": "itl_ns", "e2e": "engine_ns", "request": "e2e_ns"}
 _ROLES = {
