@@ -213,19 +213,23 @@ class Case:
 
     @contextmanager
     def frugal(self, memory_bytes: int) -> Iterator[None]:
-        """At most so much memory for DuckDB, for a while; in the end all is in the file.
+        """At most so much memory and one thread for DuckDB, for a while; in the end all is in the file.
 
-        A case in memory is left as it is: what it holds would have to go to the disk.
+        Several threads would each write row groups of their own, half full, which the checkpoint
+        then reads and writes again. A case in memory is left as it is: what it holds would have
+        to go to the disk.
         """
         if self.path is None:
             yield
             return
         before = self._memory_bytes
-        self.limit(memory_bytes=min(memory_bytes, before or memory_bytes))
+        threads = self.scalar("SELECT current_setting('threads')")
+        self.limit(memory_bytes=min(memory_bytes, before or memory_bytes), threads=1)
         try:
             yield
             self.rows("CHECKPOINT")
         finally:
+            self._con.execute("SET threads = $n", {"n": threads})
             if before is None:
                 self._con.execute("RESET memory_limit")
             else:

@@ -157,15 +157,15 @@ def test_rows_of_a_parquet_file_are_written(tmp_path: Path) -> None:
 def test_reading_takes_less_memory_and_gives_it_back(
     given: int, meanwhile: int, tmp_path: Path
 ) -> None:
-    limit = "SELECT current_setting('memory_limit')"
+    limit = "SELECT current_setting('memory_limit'), current_setting('threads')"
     with Case.create(tmp_path / "case.duckdb") as case:
-        case.limit(memory_bytes=meanwhile)
-        wanted = case.scalar(limit)
-        case.limit(memory_bytes=given)
-        before = case.scalar(limit)
+        case.limit(memory_bytes=meanwhile, threads=1)
+        wanted = case.rows(limit)
+        case.limit(memory_bytes=given, threads=3)
+        before = case.rows(limit)
         with case.frugal(200_000_000):
-            assert case.scalar(limit) == wanted
-        assert case.scalar(limit) == before
+            assert case.rows(limit) == wanted
+        assert case.rows(limit) == before
 
 
 def test_a_fault_of_a_reader_costs_its_file_only(
