@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,9 +17,11 @@ def write_whole(path: Path, content: str | BinaryIO) -> None:
     Raises:
         OSError: It cannot be written; then `path` is as it was.
     """
+    _remove_abandoned(path)
     half = path.with_name(f".{path.name}.{os.getpid()}.half")
     try:
         with half.open("wb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH)  # ends with the process, however it ends
             if isinstance(content, str):
                 file.write(content.encode())
             else:
@@ -31,3 +36,14 @@ def write_whole(path: Path, content: str | BinaryIO) -> None:
         os.fsync(folder)  # else the new name may be lost
     finally:
         os.close(folder)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove what processes left of this file that were killed while they wrote it."""
+    for half in path.parent.glob(f".{glob.escape(path.name)}.*.half"):
+        with (
+            suppress(OSError),
+            half.open("rb") as file,
+        ):  # another process was faster, or writes it
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            half.unlink()

@@ -2,11 +2,12 @@
 
     python scripts/reliability.py --count 20 --seed 1
 
-For each of ingest, analyze, report and fleet: the command is run once whole, then started and killed
-with SIGKILL, together with the processes that it started, at a moment drawn evenly from the time it
-took whole. After each kill the case must open (or not be there yet), hold no source twice and no
-row that a whole run has not, and nothing half-written may be called done: a verdict.json must be
-JSON. Then the command runs again, and must give what a whole run gives.
+For each of ingest, report, fleet and analyze: the command is run once whole, then started and killed
+with SIGKILL at moments spread over the time it takes whole; every other time together with the
+processes that it started, else alone, and those must end by themselves. After each kill the case must
+open (or not be there yet), hold no source twice and no table with more rows than a whole run, and
+nothing half-written may be called done: a verdict.json must be JSON. Then the command runs again, and
+must give what a whole run gives, and leave no other file.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from rca.case import Case
@@ -34,10 +36,22 @@ BEGIN, END = "<!-- killed: begin -->\n", "<!-- killed: end -->\n"
 SAMPLE = ROOT / "sample_traces" / "03_batch_window_mismatch"
 RCA = [sys.executable, "-m", "rca.cli"]
 Check = Callable[[Path], object]
+MOST_S_TO_END = 10.0
 
 
-def run(command: list[str], kill_after_s: float | None = None) -> float:
-    """Run to the end, or kill it and all it started after so long; returns the seconds it ran."""
+def run(
+    command: list[str], kill_after_s: float | None = None, *, alone: bool = False
+) -> float | None:
+    """Run to the end, or kill it after so long.
+
+    Args:
+        command: What is run.
+        kill_after_s: Seconds; to the end when None.
+        alone: Kill the first process only; those that it started must then end by themselves.
+
+    Returns:
+        The seconds it ran, None when it was killed.
+    """
     began = time.monotonic()
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
@@ -45,10 +59,32 @@ def run(command: list[str], kill_after_s: float | None = None) -> float:
         try:
             process.wait(kill_after_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            assert process.returncode == 0, f"{command} ended with {process.returncode}"
+            (os.kill if alone else os.killpg)(process.pid, signal.SIGKILL)
+            process.wait()
+            _await_end(process.pid)
+            return None
+    assert process.returncode == 0, f"{command} ended with {process.returncode}"
     return time.monotonic() - began
+
+
+def _await_end(group: int) -> None:
+    """Wait until no process of the group works any more."""
+    ends = time.monotonic() + MOST_S_TO_END
+    while left := _members(group):
+        if time.monotonic() > ends:
+            os.killpg(group, signal.SIGKILL)
+            raise AssertionError(f"{left} processes are left")
+        time.sleep(0.05)
+
+
+def _members(group: int) -> int:
+    """How many processes of the group there are, without those that have ended."""
+    n = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it ended meanwhile
+            state, _parent, its_group = path.read_text().rpartition(")")[2].split()[:3]
+            n += int(its_group) == group and state not in "ZX"
+    return n
 
 
 def rows_of(case: Case) -> dict[str, int]:
@@ -87,49 +123,73 @@ def documents_in(folder: Path) -> dict[str, bytes] | None:
     }
 
 
+def answer_in(folder: Path) -> dict[str, object] | None:
+    """What the case holds, and the documents."""
+    rows = case_in(folder)
+    return None if rows is None else {**rows, "documents": documents_in(folder)}
+
+
 def commands(case: Path) -> dict[str, tuple[Callable[[Path], list[str]], Check]]:
     """Each command by name, for a folder, and what is looked at."""
     sample = str(SAMPLE)
     return {
         "ingest": (lambda d: [*RCA, "ingest", sample, "--out", str(d / "case.duckdb"), "-q"], case_in),
-        "analyze": (lambda d: [*RCA, "analyze", sample, "--out", str(d), "--no-trial", "-q"], case_in),
         "report": (lambda d: [*RCA, "report", str(case), "--out", str(d)], documents_in),
         "fleet ingest": (
             lambda d: [*RCA, "fleet", "ingest", sample, "--out", str(d / "shards"), "--workers", "2", "--no-dask", "-q"],
             shards_in,
         ),
+        "analyze": (lambda d: [*RCA, "analyze", sample, "--out", str(d), "--no-trial", "-q"], answer_in),
     }  # fmt: skip
+
+
+def names_in(folder: Path) -> set[str]:
+    """All files below the folder."""
+    return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
 def killed(
     make: Callable[[Path], list[str]], look: Check, count: int, draws: random.Random
 ) -> Counter[str]:
-    """Kill so many times, each in a folder of its own; counts of what was found."""
+    """Kill so many times, each in a folder of its own; counts of what was found.
+
+    The moments are spread evenly over the time that the last whole run took, one drawn from each
+    part of it. A run that ended before its moment is done again with another.
+    """
     found: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as work:
-        took_s = run(make(Path(work, "whole")))
-        whole = look(Path(work, "whole"))
+        first = Path(work, "whole")
+        took_s = run(make(first)) or 0.0
+        whole, names = look(first), names_in(first)
         assert whole
-        for number in range(count):
+        for number in draws.sample(range(count), count):
             folder = Path(work, str(number))
-            folder.mkdir()
-            run(make(folder), draws.uniform(0, took_s))
             try:
-                left = look(folder)
-                found[
-                    "nothing yet" if left is None else "whole" if left == whole else "a part"
-                ] += 1
-                if isinstance(left, dict) and isinstance(whole, dict) and left != whole:
-                    more = [t for t, n in left.items() if isinstance(n, int) and n > whole[t]]
-                    assert not more, f"more rows than a whole run: {more}"
-                run(make(folder))
+                moment = (number + draws.random()) / count
+                while run(make(folder), moment * took_s, alone=number % 2 == 1) is not None:
+                    found["ended before"] += 1
+                    shutil.rmtree(folder)
+                    moment *= draws.random()
+                found[_state(look(folder), whole)] += 1
+                took_s = run(make(folder)) or 0.0
                 assert look(folder) == whole, "a rerun gives something else"
+                assert names_in(folder) == names, f"left: {names_in(folder) ^ names}"
                 found["rerun complete"] += 1
             except Exception as error:  # noqa: BLE001 - each is counted and told
                 found["fault"] += 1
-                print(f"fault: {type(error).__name__}: {error}", flush=True)
-            shutil.rmtree(folder)
+                print(f"fault {number}: {type(error).__name__}: {error}", flush=True)
+            shutil.rmtree(folder, ignore_errors=True)
     return found
+
+
+def _state(left: object, whole: object) -> str:
+    """What a kill left: nothing yet, a part, or all; more than all is a fault."""
+    if left is None:
+        return "nothing yet"
+    if isinstance(left, dict) and isinstance(whole, dict):
+        more = [t for t, n in left.items() if isinstance(n, int) and n > whole[t]]
+        assert not more, f"more rows than a whole run: {more}"
+    return "whole" if left == whole else "a part"
 
 
 def main() -> int:
@@ -141,6 +201,7 @@ def main() -> int:
     states = ("nothing yet", "a part", "whole", "rerun complete", "fault")
     lines = ["| Command | Kills | " + " | ".join(s.capitalize() for s in states) + " |"]
     lines.append("|---|---:" + "|---:" * len(states) + "|")
+    said = f"`python scripts/reliability.py --count {given.count} --seed {given.seed}`:\n\n"
     faults = 0
     with tempfile.TemporaryDirectory() as folder:
         run([*RCA, "analyze", str(SAMPLE), "--out", folder, "--no-trial", "-q"])
@@ -149,9 +210,8 @@ def main() -> int:
             faults += found["fault"]
             row = " | ".join(str(found[s]) for s in states)
             lines.append(f"| `{name}` | {given.count} | {row} |")
-            print(lines[-1], flush=True)
-    said = f"`python scripts/reliability.py --count {given.count} --seed {given.seed}`:\n\n"
-    write_between(BEGIN, END, said + "\n".join(lines) + "\n")
+            print(lines[-1], dict(found), flush=True)
+            write_between(BEGIN, END, said + "\n".join(lines) + "\n")
     return 1 if faults else 0
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -65,7 +67,9 @@ class Processes:
         """Work off `waiting`; when a process dies, those that were at work become `suspects`."""
         fresh = multiprocessing.get_context("spawn")
         running: dict[Future[R], int] = {}
-        with ProcessPoolExecutor(self.workers, mp_context=fresh) as pool:
+        with ProcessPoolExecutor(
+            self.workers, mp_context=fresh, initializer=_end_with_its_parent
+        ) as pool:
             while (waiting or running) and not suspects:
                 while waiting and len(running) < self.workers:
                     try:
@@ -80,6 +84,18 @@ class Processes:
                     except BrokenProcessPool:
                         suspects.append(number)
             suspects += running.values()
+
+
+def _end_with_its_parent() -> None:
+    """Let this process end when the one that started it was killed: it would wait for work for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+
+        def watch() -> None:
+            parent.join()
+            os._exit(1)
+
+        threading.Thread(target=watch, daemon=True).start()
 
 
 class Dask:
