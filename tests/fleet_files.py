@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from gpu_recordings import event, trace
+from jaeger_builder import traced
+from otlp_bytes import fixed, put, request
 
 from rca.case import Case
 
@@ -50,6 +54,43 @@ def make_fleet(folder: Path) -> Path:
     (folder / BROKEN[0]).write_text('{"no": "format that is known"}')
     (folder / BROKEN[1]).write_bytes(bytes(range(256)) * 4)
     (folder / BROKEN[2]).write_text("The quick brown fox jumps over the lazy dog.\n")
+    return folder
+
+
+def make_mixed_fleet(folder: Path) -> Path:
+    """Forty files of nine formats, some packed, three of them broken."""
+    make_fleet(folder)
+    for i in range(4):
+        rank_trace(folder / "t.json", i, 400 + i, host=f"far-{i}", steps=40 + i)
+        (folder / f"far{i}.json.gz").write_bytes(
+            gzip.compress((folder / "t.json").read_bytes())
+        )
+        (folder / "t.json").unlink()
+        traced(folder / f"jaeger{i}", n=50 + i, seed=i)
+        span = put(1, bytes([i + 1] * 16)) + put(2, bytes([i + 1] * 8)) + put(5, "POST /chat")
+        span += fixed(7, 1_772_359_200_000_000_000 + i) + fixed(8, 1_772_359_200_500_000_000)
+        (folder / f"spans{i}.pb").write_bytes(request(span))
+    for i in range(5):
+        sample = {
+            "metric": {"__name__": "up", "pod": f"p{i}"},
+            "values": [[1_772_359_200 + i, "1"]],
+        }
+        answer = {"status": "success", "data": {"resultType": "matrix", "result": [sample]}}
+        (folder / f"prometheus{i}.json").write_text(json.dumps(answer))
+    for i in range(4):
+        line = {"time": f"2026-03-01T10:00:0{i}Z", "level": "error", "msg": "out of blocks"}
+        (folder / f"engine{i}.log").write_text((json.dumps(line) + "\n") * 5)
+    for i in range(3):
+        change = (
+            f'{{"id": "z{i}", "time": "2026-03-01T10:00:00Z", "kind": "x", "subject": "a"}}\n'
+        )
+        with zipfile.ZipFile(folder / f"packed{i}.zip", "w") as packed:
+            packed.writestr("changes.jsonl", change)
+            packed.writestr("load.txt", f"# TYPE load gauge\nload {i} 1700000000\n# EOF\n")
+        manifest = (
+            f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c{i}}}\ndata: {{A: '{i}'}}\n"
+        )
+        (folder / f"config{i}.yaml").write_text(manifest)
     return folder
 
 

@@ -1,4 +1,7 @@
-"""Reads a fleet with two workers of Dask and kills one in the middle; prints what became of it."""
+"""Reads a fleet with two workers of Dask and kills one in the middle; prints what became of it.
+
+python fleet_kill.py FILES SHARDS KILL_WHEN_SO_MANY_ARE_READ
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rca.fleet import ingest
 
 
 def main() -> None:
-    """Kill the first worker when the third file has been read."""
+    """Kill the first worker when so many files have been read."""
     killed: list[int] = []
     with (
         LocalCluster(
@@ -24,7 +27,7 @@ def main() -> None:
     ):
 
         def kill_one(stage: str, done: int, _: int) -> None:
-            if stage == "reading" and done == 3 and not killed:
+            if stage == "reading" and done == int(sys.argv[3]) and not killed:
                 pids = client.run(os.getpid)
                 killed.append(next(iter(pids.values())))
                 os.kill(killed[0], signal.SIGKILL)

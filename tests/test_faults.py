@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -119,6 +120,18 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
         write_whole(path, "\ud800")
     assert path.read_text() == "old"
     assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_and_what_is_written_now_stays(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / ".a.txt.1.half").write_text("by a process that was killed")
+    (tmp_path / ".ab.txt.1.half").write_text("of another file")
+    with (tmp_path / ".a.txt.2.half").open("w") as written:
+        fcntl.flock(written, fcntl.LOCK_SH)
+        write_whole(tmp_path / "a.txt", "new")
+    found = sorted(p.name for p in tmp_path.iterdir())
+    assert found == [".a.txt.2.half", ".ab.txt.1.half", "a.txt"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -12,7 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from fleet_files import BROKEN, contents, make_fleet
+from fleet_files import BROKEN, contents, make_fleet, make_mixed_fleet
 
 import rca
 from rca import query
@@ -191,24 +192,54 @@ def test_a_process_that_dies_takes_nobody_with_it(tmp_path: Path) -> None:
     assert found == {0: "a", 1: "once1", 2: "b", 3: None, 4: "c", 5: "d"}
 
 
+_STARTS_WORKERS = """
+import os, time
+from rca.fleet.running import Processes
+
+def work(seconds):
+    print(os.getpid(), flush=True)
+    time.sleep(seconds)
+
+if __name__ == "__main__":
+    list(Processes(2).run(work, [600, 600]))
+"""
+
+
+def test_workers_end_when_the_process_that_started_them_is_killed(tmp_path: Path) -> None:
+    program = tmp_path / "starts.py"  # spawned processes import it
+    program.write_text(_STARTS_WORKERS)
+    with subprocess.Popen(
+        [sys.executable, program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout
+        workers = [int(process.stdout.readline()) for _ in range(2)]
+        process.kill()
+        assert process.stdout.read() == ""  # ends when the last of them has closed it
+    for pid in workers:
+        with contextlib.suppress(FileNotFoundError):
+            assert ") Z " in Path(f"/proc/{pid}/stat").read_text()
+
+
 @pytest.mark.slow
-def test_dask_gives_the_same_rows_though_a_worker_is_killed(
-    fleet: Path, tmp_path: Path, serial: dict[str, list[tuple[object, ...]]]
-) -> None:
+def test_dask_reads_forty_files_row_for_row_though_a_worker_is_killed(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
-    where = tmp_path / "shards"
+    files, where = make_mixed_fleet(tmp_path / "files"), tmp_path / "shards"
+    assert sum(p.is_file() for p in files.rglob("*")) == 40
     program = Path(__file__).with_name("fleet_kill.py")
     done = subprocess.run(
-        [sys.executable, str(program), str(fleet), str(where)],
+        [sys.executable, str(program), str(files), str(where), "15"],
         capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
-    assert told["killed"] == 1
-    assert told["read"] == 9
-    assert told["failed"] == list(BROKEN)
-    with open_shards(str(where)) as case:
-        assert contents(case) == serial
+    assert told == {"killed": 1, "read": 39, "failed": list(BROKEN)}
+    with open_shards(str(where)) as case, read([files]) as serial:
+        found, expected = contents(case), contents(serial)
+        assert serial.scalar("SELECT count(DISTINCT format) FROM source") == 9
+    assert {t: len(rows) for t, rows in found.items()} == {
+        t: len(rows) for t, rows in expected.items()
+    }
+    assert found == expected
 
 
 def test_the_command_reads_and_answers(fleet: Path, tmp_path: Path) -> None:
