@@ -60,7 +60,7 @@ bench: $(VENV)/dev  ## measure how fast recordings are read, and write docs/benc
 fuzz: $(VENV)/dev  ## damage files of every format for two minutes; the counts go to docs/reliability.md
 	$(BIN)/python scripts/fuzz.py --budget 120
 
-reliability: $(VENV)/dev  ## kill each command 100 times; the counts go to docs/reliability.md
+reliability: $(VENV)/dev  ## kill each command 100 times, an hour each at most; the counts go to docs/reliability.md
 	$(BIN)/python scripts/reliability.py --count 100
 
 clean:
