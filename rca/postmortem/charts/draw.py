@@ -49,7 +49,10 @@ def svg(spec: dict[str, Any], name: str) -> str:
     import vl_convert
 
     text: str = vl_convert.vegalite_to_svg(
-        spec, vl_version=vega_lite_version(), config=config("light"), allowed_base_urls=[]
+        json.dumps(spec),
+        vl_version=vega_lite_version(),
+        config=config("light"),
+        allowed_base_urls=[],
     )
     ids = dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))
     names = {found: f"{name}-{number}" for number, found in enumerate(ids)}

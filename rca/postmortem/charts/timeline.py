@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any, Literal
 
 from rca.answer import Answer, Evidence, wording
@@ -42,21 +41,39 @@ def timeline(data: ChartData, width: int = WIDTH) -> Any:
         drawn.clock(),
         spacing=8,
         usermeta={"range": drawn.range},
-    ).resolve_scale(
-        x="shared", color="independent", shape="independent", strokeDash="independent"
+        resolve=alt.Resolve(
+            scale=alt.ScaleResolveMap(
+                x="shared", color="independent", shape="independent", strokeDash="independent"
+            )
+        ),
     )
-    zoom = alt.selection_interval(
-        name="zoom", encodings=["x"], bind="scales", zoom="wheel![event.shiftKey]"
-    )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one parameter for all panels is what is wanted
-        whole = whole.add_params(zoom)
-    # Layers that have a selection of their own are listed beside the panel they are part of.
-    others = {view for p in whole.params if p.name != "zoom" for view in p.views}
-    for parameter in whole.params:
-        if parameter.name == "zoom":
-            parameter.views = [view for view in parameter.views if view not in others]
+    _move_together(whole)
     return whole
+
+
+def _move_together(whole: Any) -> None:
+    """One selection for all panels, listed at the first layer of each.
+
+    Altair's own way, `add_params`, copies every panel several times and lists layers that have a
+    selection of their own as well.
+    """
+    import altair as alt
+
+    views = []
+    for number, panel in enumerate(whole.vconcat):
+        first = panel.layer[0] if isinstance(panel, alt.LayerChart) else panel
+        first.name = f"panel_{number}"
+        views.append(first.name)
+    zoom = alt.TopLevelSelectionParameter(
+        name="zoom",
+        select=alt.IntervalSelectionConfig(
+            type="interval", encodings=["x"], zoom="wheel![event.shiftKey]"
+        ),
+        bind="scales",
+        views=views,
+    )
+    picks = [] if alt.utils.is_undefined(whole.params) else whole.params
+    whole.params = [*picks, zoom]
 
 
 class _Panels:
