@@ -75,6 +75,11 @@ class Trace(msgspec.Struct, gc=False):
     warnings: list[str] | None = None
 
 
+class _Answer(msgspec.Struct, gc=False):
+    data: list[msgspec.Raw] | None = None
+
+
+_decode_answer = msgspec.json.Decoder(_Answer).decode
 _decode_trace = msgspec.json.Decoder(Trace, strict=False).decode
 _decode_process = msgspec.json.Decoder(Process | None, strict=False).decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
@@ -133,17 +138,23 @@ class SpanReader:
                 kind if kind in KINDS else _kind(kind),
                 start,
                 None if span.duration is None or start is None else span.duration * 1000,
-                _status(tags),
+                _status(tags) if "error" in tags or "otel.status_code" in tags else "unset",
                 joined(tags, resource),
             )
         )
+        if span.logs:
+            self._add_logs(span)
+        if span.warnings:
+            self.warn(span.warnings)
+
+    def _add_logs(self, span: Span) -> None:
         for log in span.logs or ():
             fields = values(log.fields)
             named = next((k for k in ("event", "message", "log") if k in fields), None)
             name = str(fields.pop(named)) if named else "log"
-            self.rows.add_event(trace_id, span_id, log.timestamp * 1000, name, fields)
-        if span.warnings:
-            self.warn(span.warnings)
+            self.rows.add_event(
+                span.traceID, span.spanID, log.timestamp * 1000, name, fields
+            )
 
     def _link(self, span: Span, trace_id: str, span_id: str) -> str | None:
         """The parent among the references; the others become links."""
@@ -189,11 +200,16 @@ def _traces(data: bytes) -> list[msgspec.Raw]:
     """The traces of a document, each still JSON text."""
     if data.lstrip()[:1] == b"[":
         return _decode_parts(data)
+    try:
+        found = _decode_answer(data).data
+    except msgspec.ValidationError:  # one trace instead of a list
+        found = None
+    if found is not None:
+        return found
     document: dict[str, msgspec.Raw] = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     if "data" not in document:
         return [msgspec.Raw(data)]
-    inner = memoryview(document["data"])  # hundreds of MB are not copied
-    return _decode_parts(inner) if inner[0] == ord("[") else [document["data"]]
+    return [document["data"]]
 
 
 def _read(path: Path, sink: Sink) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 from rca.parsers.format import Sink
 from rca.parsers.times import MAX_NS
 
-BATCH_ROWS = 20000
+BATCH_ROWS = 4096  # they stay in the processor's cache until they are columns
 _HEX = re.compile(r"[0-9a-f]+").fullmatch
 _NORMAL = "^0*[1-9a-f][0-9a-f]*$"
 _ID_BYTES = (8, 16)
@@ -53,6 +54,8 @@ _LINK = pa.schema(
         ("attributes", _TEXT),
     ]
 )
+_SPAN_COLUMNS = tuple(map(attrgetter, _SPAN.names))
+_START, _SERVICE = (_SPAN.names.index(name) for name in ("start_ns", "service"))
 KINDS = {"internal", "server", "client", "producer", "consumer"}
 _encode = msgspec.json.Encoder().encode
 
@@ -101,7 +104,7 @@ def resource_json(resource: Mapping[str, Any], scope: str = "", version: str = "
     return _encode(found)
 
 
-class SpanRow(NamedTuple):
+class SpanRow(msgspec.Struct, gc=False):
     """One span; ids as they came, attributes the text of a JSON object."""
 
     trace_id: str
@@ -124,16 +127,16 @@ class SpanRows:
         self._spans: list[SpanRow] = []
         self._events: list[tuple[Any, ...]] = []
         self._links: list[tuple[Any, ...]] = []
-        self.count = self._without_start = self._without_service = 0
+        self._written = self._without_start = self._without_service = 0
+
+    @property
+    def count(self) -> int:
+        """How many spans were added."""
+        return self._written + len(self._spans)
 
     def add(self, span: SpanRow) -> None:
         """One span."""
         self._spans.append(span)
-        self.count += 1
-        if span.start_ns is None:
-            self._without_start += 1
-        if not span.service:
-            self._without_service += 1
         if len(self._spans) >= BATCH_ROWS:
             self._write()
 
@@ -169,20 +172,27 @@ class SpanRows:
             )
 
     def _write(self) -> None:
-        tables: tuple[tuple[str, pa.Schema, list[Any]], ...] = (
-            ("span", _SPAN, self._spans),
+        if self._spans:
+            spans = [list(map(column, self._spans)) for column in _SPAN_COLUMNS]
+            self._written += len(self._spans)
+            self._without_start += spans[_START].count(None)
+            self._without_service += spans[_SERVICE].count(None) + spans[_SERVICE].count("")
+            self._spans.clear()
+            self._sink.insert("span", self._table(spans, _SPAN))
+        for table, schema, rows in (
             ("span_event", _EVENT, self._events),
             ("span_link", _LINK, self._links),
-        )
-        for table, schema, rows in tables:
+        ):
             if rows:
-                self._sink.insert(table, self._table(rows, schema))
+                columns = list(zip(*rows, strict=True))
                 rows.clear()
+                self._sink.insert(table, self._table(columns, schema))
 
-    def _table(self, rows: list[Any], schema: pa.Schema) -> pa.Table:
+    def _table(self, columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
         try:
-            return _table(rows, schema)
+            return _table(columns, schema)
         except (OverflowError, pa.ArrowInvalid):
+            rows = list(zip(*columns, strict=True))
             sound = [
                 row for row in rows if all(abs(v) <= MAX_NS for v in row if isinstance(v, int))
             ]
@@ -193,11 +203,11 @@ class SpanRows:
                 count=len(rows) - len(sound),
                 lost=True,
             )
-            return _table(sound, schema)
+            left = list(zip(*sound, strict=True)) if sound else [()] * len(schema)
+            return _table(left, schema)
 
 
-def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
-    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+def _table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     arrays = [
         _ids(column, field.name) if field.name in _ID_COLUMNS else pa.array(column, field.type)
         for column, field in zip(columns, schema, strict=True)
@@ -205,7 +215,7 @@ def _table(rows: list[Any], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _ids(column: tuple[str | None, ...], name: str) -> pa.Array:
+def _ids(column: Sequence[str | None], name: str) -> pa.Array:
     """Ids in normal form; most are already, which Arrow tells faster than a loop."""
     array = pa.array(column, _TEXT)
     if pc.all(pc.match_substring_regex(array, _NORMAL), min_count=0).as_py():
