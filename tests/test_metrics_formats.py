@@ -135,6 +135,8 @@ def test_dcgm_blanks_are_left_out(tmp_path: Path, read_files: Read) -> None:
         (_answer([{"metric": {}, "values": [["x", "1"]]}]), r"no \[time, value\]"),
         (_answer([{"metric": {}, "values": {"a": 1}}]), r"no \[time, value\]"),
         (_answer([{"metric": {}, "values": [[_S, "1"], [_S]]}]), r"no \[time, value\]"),
+        (_answer([{"metric": {}, "values": [[_S, "1"], _S, "2"]}]), r"no \[time, value\]"),
+        (_answer([{"metric": {}, "values": [[_S, "1"], [[_S], "2"]]}]), r"no \[time, value\]"),
     ],
 )
 def test_answers_without_samples(

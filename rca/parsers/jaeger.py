@@ -152,9 +152,7 @@ class SpanReader:
             fields = values(log.fields)
             named = next((k for k in ("event", "message", "log") if k in fields), None)
             name = str(fields.pop(named)) if named else "log"
-            self.rows.add_event(
-                span.traceID, span.spanID, log.timestamp * 1000, name, fields
-            )
+            self.rows.add_event(span.traceID, span.spanID, log.timestamp * 1000, name, fields)
 
     def _link(self, span: Span, trace_id: str, span_id: str) -> str | None:
         """The parent among the references; the others become links."""

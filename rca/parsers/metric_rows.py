@@ -42,7 +42,7 @@ MAX_SERIES = 200_000
 REFUSED = -1
 """The number of all series beyond."""
 
-_PAIRS = pa_csv.ReadOptions(column_names=["seconds", "value"], use_threads=False)
+_PAIRS = pa_csv.ReadOptions(column_names=["nothing", "seconds", "value"], use_threads=False)
 
 
 class Samples(NamedTuple):
@@ -254,14 +254,16 @@ def seconds_of(texts: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np
 
 
 def read_pairs(csv: bytes, path: str) -> tuple[Any, Any]:
-    """Columns ts_ns and value of lines 'seconds,value'.
+    """Columns ts_ns and value of lines ',seconds,value'.
 
     Raises:
         ParseError: A line is something else.
     """
     for seconds in (SECONDS, pa.string()):  # as text when there are more than nine places
         convert = pa_csv.ConvertOptions(
-            column_types={"seconds": seconds, "value": pa.float64()}, null_values=[]
+            column_types={"seconds": seconds, "value": pa.float64()},
+            include_columns=["seconds", "value"],
+            null_values=[],
         )
         try:
             table = pa_csv.read_csv(pa.BufferReader(csv), _PAIRS, convert_options=convert)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -26,6 +27,7 @@ from rca.parsers.stream import read_head
 
 _NOTHING = msgspec.Raw(b"")
 _VALUES = {"value", "values", "histogram", "histograms"}
+_LINES = bytes.maketrans(b"]", b"\n")
 _CHUNK_BYTES = 8_000_000
 _NO_SAMPLES = {
     "alerts": "active alerts",
@@ -65,6 +67,18 @@ class _Answer(msgspec.Struct, rename="camel"):
     warnings: list[str] | None = None
 
 
+class _Matrix(msgspec.Struct, rename="camel"):
+    result_type: Literal["matrix", "vector"]
+    result: list[_Series]
+
+
+class _MatrixAnswer(msgspec.Struct, rename="camel"):
+    status: Literal["success"]
+    data: _Matrix
+    warnings: list[str] | None = None
+
+
+_decode_matrix = msgspec.json.Decoder(_MatrixAnswer, strict=False).decode
 _decode_series = msgspec.json.Decoder(list[_Series], strict=False).decode
 
 
@@ -80,6 +94,10 @@ def _decode(data: bytes) -> _Document:
     """An answer, its data alone, or its list of series alone, as promtool prints it."""
     if data.lstrip()[:1] == b"[":
         return _Document(_Answer(), "matrix", _decode_series(data))
+    with suppress(msgspec.ValidationError):  # the usual answer is read in one pass
+        usual = _decode_matrix(data)
+        answer = _Answer(usual.status, warnings=usual.warnings)
+        return _Document(answer, usual.data.result_type, usual.data.result)
     answer = msgspec.json.decode(data, type=_Answer)
     inner = _Data(answer.result_type, answer.result)
     if bytes(answer.data).lstrip()[:1] == b"{" and answer.status != "error":
@@ -156,7 +174,7 @@ def _chunks(found: Sequence[tuple[int, _Series]]) -> Iterator[list[tuple[int, _S
     size = 0
     for number, one in found:
         chunk.append((number, one))
-        size += len(bytes(one.values))
+        size += memoryview(one.values).nbytes
         if size > _CHUNK_BYTES:
             yield chunk
             chunk, size = [], 0
@@ -166,19 +184,19 @@ def _chunks(found: Sequence[tuple[int, _Series]]) -> Iterator[list[tuple[int, _S
 def _samples(chunk: Sequence[tuple[int, _Series]], path: Path) -> Samples:
     """The samples of some series.
 
-    [[1.5,"2"],[3,"4"]] becomes the lines 1.5,2 and 3,4, which Arrow reads with exact decimals.
+    [[1.5,"2"],[3,"4"]] becomes the lines ,1.5,2 and ,3,4, which Arrow reads with exact decimals.
     """
     texts, ids, lengths = [], [], []
     for number, one in chunk:
-        raw = bytes(one.values) or bytes(one.value)
-        text = raw.translate(None, b' \t\r\n"').strip(b"[]").replace(b"],[", b"\n")
-        if text:
+        raw = bytes(one.values) or b"[%b]" % bytes(one.value)
+        text = raw.translate(_LINES, b' \t\r\n"[')
+        if len(text) > 1:  # the bracket that closes an empty list is a line's end, too
             texts.append(text)
             ids.append(number)
-            lengths.append(text.count(b"\n") + 1)
+            lengths.append(raw.count(b"[") - 1)
     if not texts:
         return Samples(*(np.empty(0, kind) for kind in ("i8", "i8", "f8")))
-    ts_ns, value = read_pairs(b"\n".join(texts) + b"\n", str(path))
+    ts_ns, value = read_pairs(b"," + b",".join(texts), str(path))
     if len(value) != sum(lengths):
         raise ParseError("has values that are no [time, value]", path=str(path))
     return Samples(np.repeat(np.array(ids, "i8"), lengths), ts_ns, value)
