@@ -42,7 +42,7 @@ from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.nsys import recipes
 from rca.trial import DEFAULT_BUDGET_S
-from rca.views import computed_once
+from rca.views import ASKED_BY_STAGES, computed_once
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -264,7 +264,7 @@ def diagnose(
     clock.align(case)
     derived.derive(case)
     alerts.collect(case)
-    with computed_once(case):
+    with computed_once(case, ASKED_BY_STAGES):
         _conclude(case, settings, options, step)
 
 

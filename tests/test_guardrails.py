@@ -108,3 +108,19 @@ def test_names_in_the_recordings_stay_data(tmp_path: Path) -> None:
     assert selector.count("\n") == 0
     assert '\\"}' in selector
     assert "{{" not in _literal(evil)
+
+
+def test_resets_and_holes_are_read_as_by_prometheus() -> None:
+    """Worked by hand: 3 samples of the range seen, at 0, 20 and 30 s, one reset between the last two."""
+    nan = float("nan")
+    holes = Watched(
+        "rate", False, 1.0, np.array([[10.0, nan, 40.0, 5.0, nan]]), np.empty((0, 5))
+    )
+    found = values(holes, 4, 10.0, closed=True)
+    assert np.isnan(found[:2]).all()
+    # 10 → 40 is 30; the range reaches 20 s back beyond what a counter from zero can have had.
+    assert found[2] == pytest.approx(30 * (20 + 20 * 10 / 30) / 20 / 40)
+    # 30 before the reset and 5 after it: 35 in 30 s; ahead 30 * 10 / 35 s.
+    assert found[3] == pytest.approx(35 * (30 + 30 * 10 / 35) / 30 / 40)
+    # The last scrape is missing: 10 s behind, less than 1.1 mean steps of 15 s.
+    assert found[4] == pytest.approx(35 * (30 + 0 + 10) / 30 / 40)

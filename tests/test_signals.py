@@ -11,7 +11,15 @@ from telemetry_builder import add_source, add_span
 from rca import case as case_module
 from rca.case import Case
 from rca.errors import QueryError
-from rca.evidence.moves import Span, cliffs_delta, interval, measure, poisson_z, strength
+from rca.evidence.moves import (
+    Span,
+    block_sums,
+    cliffs_delta,
+    interval,
+    measure,
+    poisson_z,
+    strength,
+)
 from rca.signals import EMPTY, Points, Signal, limit_of
 from rca.views import computed_once
 from rca.window.scan import find
@@ -162,6 +170,18 @@ def test_rows_come_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [i for part in parts for i in part["i"]] == list(range(10, 5000))
         with pytest.raises(QueryError):
             list(case.batches("SELECT nothing"))
+
+
+@pytest.mark.parametrize(("n", "block"), [(4, 2), (7, 3), (9, 3), (50, 4)])
+def test_sums_of_blocks_are_those_of_the_points_in_them(n: int, block: int) -> None:
+    random = np.random.default_rng(n)
+    values = random.exponential(size=n)
+    starts = random.integers(0, n, (20, -(-n // block)))
+    picked = [
+        [(start + i) % n for start in row for i in range(block)][:n] for row in starts.tolist()
+    ]
+    plain = [sum(values[i] for i in row) for row in picked]
+    assert block_sums(values, starts, block) == pytest.approx(plain)
 
 
 def test_views_computed_once_are_the_views_and_leave_no_trace() -> None:

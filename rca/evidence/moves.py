@@ -11,6 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import sliding_window_view
 
 from rca.case import Case
 from rca.signals import Points, Signal, Values, meanings
@@ -186,9 +188,8 @@ def interval(reference: Points, observed: Points, seed: int) -> tuple[float, flo
         n = len(points.ts_ns)
         block = max(1, round(n ** (1 / 3)))
         starts = random.integers(0, n, (_RESAMPLES, -(-n // block)))
-        index = ((starts[:, :, None] + np.arange(block)) % n).reshape(_RESAMPLES, -1)[:, :n]
-        total = points.den[index].sum(axis=1)
-        sides.append(points.num[index].sum(axis=1) / np.where(total > 0, total, np.nan))
+        total = block_sums(points.den, starts, block)
+        sides.append(block_sums(points.num, starts, block) / np.where(total > 0, total, np.nan))
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.log(sides[1] / sides[0])
     ratio = ratio[np.isfinite(ratio)]
@@ -196,3 +197,19 @@ def interval(reference: Points, observed: Points, seed: int) -> tuple[float, flo
         return None
     low, high = np.percentile(ratio, (2.5, 97.5))
     return float(low), float(high)
+
+
+def block_sums(values: Values, starts: npt.NDArray[np.int64], block: int) -> Values:
+    """Sums of resamples as long as the values, (resamples,): blocks from their starts, round the end.
+
+    Args:
+        starts: Where each block begins, (resamples, blocks); the last block is cut to fit.
+    """
+    whole, last = starts[:, :-1], starts[:, -1]
+    cut = len(values) - block * whole.shape[1]
+    round_the_end = np.concatenate([values, values[:block]])
+    of_block, of_cut = (
+        sliding_window_view(round_the_end, size).sum(axis=1) for size in (block, cut)
+    )
+    sums: Values = of_block[whole].sum(axis=1) + of_cut[last]
+    return sums

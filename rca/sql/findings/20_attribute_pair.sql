@@ -20,12 +20,13 @@ text AS (
     FROM spans
     GROUP BY attributes
 ),
+-- Keys and their values come in the same order.
 split AS (
-    SELECT requests, unnest(json_keys(attributes)) AS key, attributes FROM text
+    SELECT requests, unnest(json_keys(attributes)) AS key, unnest(json_extract(attributes, '$.*')) AS held
+    FROM text
 ),
 valued AS (
-    SELECT requests, key, json_extract_string(attributes, '$."' || key || '"') AS value,
-        json_type(attributes, '$."' || key || '"') AS type
+    SELECT requests, key, held ->> '$' AS value, json_type(held) AS type
     FROM split
     WHERE NOT contains(key, '"')
 ),
