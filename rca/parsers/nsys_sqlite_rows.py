@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import polars as pl
 
+from rca.parsers.durations import flaw_of
 from rca.parsers.format import Sink
 
 BATCH_ROWS = 131_072
-WEEK_NS = 604_800_000_000_000
 YEAR_2096_NS = 4_000_000_000_000_000_000
 _NARROW = ("device", "registers", "sm_count", "number", "cpu")  # columns of 32 bits in the case
 _NEEDED = {  # by table: what a row is nothing without
@@ -124,15 +124,3 @@ def _instants(rows: pl.DataFrame, needed: tuple[str, ...]) -> pl.DataFrame:
 def _is_time(column: str) -> pl.Expr:
     """Whether it is a time at all; beyond the year 2096 sums of times would leave 64 bits."""
     return pl.col(column).is_between(-YEAR_2096_NS, YEAR_2096_NS).fill_null(False)
-
-
-def flaw_of(dur_ns: pl.Expr) -> pl.Expr:
-    """Why a duration is none; seven days are longer than any operation."""
-    return (
-        pl.when(dur_ns.is_null())
-        .then(pl.lit("no_duration"))
-        .when(dur_ns < 0)
-        .then(pl.lit("negative_duration"))
-        .when(dur_ns > WEEK_NS)
-        .then(pl.lit("absurd_duration"))
-    )

@@ -1,5 +1,5 @@
--- How a block of profiler events becomes rows. Runs in a private in-memory database, never in the
--- case. Variables: base_ns is added to every time, first_id to the row id of an event.
+-- How a block of profiler events becomes columns; torch_profiler_rows.py makes the rows of them. Runs
+-- in a private in-memory database, never in the case.
 
 -- What each category is: the table it goes to and its kind there. Categories of torch <= 1.9 are
 -- written with a capital; the lower-cased name is looked up.
@@ -64,7 +64,10 @@ CREATE MACRO block(file, time) AS TABLE
 -- would leave 64 bits.
 CREATE MACRO possible(ns, most) AS CASE WHEN ns BETWEEN -most AND most THEN ns END;
 CREATE MACRO from_doubles(file) AS TABLE
-    SELECT b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args, c.target, c.kind,
+    SELECT b.ph, b.cat, coalesce(b.name, '') AS name,
+        TRY_CAST(b.pid AS BIGINT) AS pid,
+        TRY_CAST(b.pid AS INTEGER) AS small_pid, TRY_CAST(b.tid AS BIGINT) AS tid,
+        CASE WHEN c.target = 'gpu' THEN b.tid END AS device_row, b.args, c.target, c.kind,
         possible(double_ns(b.ts), 4000000000000000000) AS ts_ns,
         possible(double_ns(b.dur), 7450000000000000000) AS dur_ns,
         coalesce(is_rough(b.ts), false) OR coalesce(is_rough(b.dur), false) AS is_rough,
@@ -72,104 +75,12 @@ CREATE MACRO from_doubles(file) AS TABLE
     FROM block(file, 'DOUBLE') AS b
     LEFT JOIN category AS c ON c.cat = lower(b.cat);
 CREATE MACRO from_texts(file) AS TABLE
-    SELECT b.ph, b.cat, coalesce(b.name, '') AS name, b.pid, b.tid, b.args, c.target, c.kind,
+    SELECT b.ph, b.cat, coalesce(b.name, '') AS name,
+        TRY_CAST(b.pid AS BIGINT) AS pid,
+        TRY_CAST(b.pid AS INTEGER) AS small_pid, TRY_CAST(b.tid AS BIGINT) AS tid,
+        CASE WHEN c.target = 'gpu' THEN b.tid END AS device_row, b.args, c.target, c.kind,
         possible(text_ns(b.ts), 4000000000000000000) AS ts_ns,
         possible(text_ns(b.dur), 7450000000000000000) AS dur_ns,
         false AS is_rough, false AS is_far
     FROM block(file, 'VARCHAR') AS b
     LEFT JOIN category AS c ON c.cat = lower(b.cat);
-CREATE TABLE event AS FROM from_doubles('/dev/null');
-
--- An event that can be a row. Zero time and duration in a recording that counts from 1970 is a lost
--- time, not a time.
-CREATE MACRO is_sound(ts_ns, dur_ns) AS
-    ts_ns IS NOT NULL
-    AND NOT (ts_ns = 0 AND coalesce(dur_ns, 0) = 0 AND getvariable('base_ns') = 0);
-
--- Why a duration is no duration; seven days are longer than any operation.
-CREATE MACRO flaw_of(dur_ns) AS
-    CASE WHEN dur_ns IS NULL THEN 'no_duration'
-         WHEN dur_ns < 0 THEN 'negative_duration'
-         WHEN dur_ns > 604800000000000 THEN 'absurd_duration' END;
-CREATE MACRO small(n) AS TRY_CAST(n AS INTEGER);
-
-CREATE VIEW gpu_op AS
-SELECT rowid + getvariable('first_id') AS id, kind, name,
-    coalesce(small(args.device), small(pid)) AS device,
-    args.context AS context,
-    coalesce(TRY_CAST(args.stream AS BIGINT),
-        TRY_CAST(regexp_extract(tid, '(-?[0-9]+)\s*$', 1) AS BIGINT)) AS stream,
-    TRY_CAST(pid AS BIGINT) AS pid,
-    getvariable('base_ns') + ts_ns AS start_ns,
-    coalesce(dur_ns, 0) AS dur_ns,
-    args.correlation AS correlation,
-    args."External id" AS external_id,
-    CASE WHEN kind IN ('memcpy', 'memset') THEN args.bytes END AS bytes,
-    CASE WHEN kind = 'memcpy'
-         THEN coalesce(nullif(regexp_extract(name, '(Hto[DH]|Dto[DH]|PtoP)', 1), ''), args.kind)
-    END AS copy_kind,
-    replace(trim(args.grid, '[]'), ' ', '') AS grid,
-    replace(trim(args.block, '[]'), ' ', '') AS block,
-    small(args."registers per thread") AS registers,
-    args."shared memory" AS shared_bytes,
-    nullif(args."graph id", 0) AS graph_id,
-    flaw_of(dur_ns) AS flaw
-FROM event
-WHERE ph = 'X' AND target = 'gpu' AND is_sound(ts_ns, dur_ns);
-
-CREATE VIEW cpu_op AS
-SELECT rowid + getvariable('first_id') AS id, kind, name,
-    TRY_CAST(pid AS BIGINT) AS pid, TRY_CAST(tid AS BIGINT) AS tid,
-    getvariable('base_ns') + ts_ns AS start_ns,
-    CASE WHEN flaw_of(dur_ns) IS NULL THEN dur_ns ELSE 0 END AS dur_ns,
-    args.correlation AS correlation,
-    args."External id" AS external_id,
-    args."Input Dims" AS input_dims,
-    args."Input type" AS input_types
-FROM event
-WHERE ph = 'X' AND target = 'cpu' AND is_sound(ts_ns, dur_ns);
-
-CREATE VIEW memory_event AS
-SELECT getvariable('base_ns') + ts_ns AS ts_ns,
-    CASE WHEN args."Device Type" = 0 THEN -1 ELSE coalesce(small(args."Device Id"), -1) END AS device,
-    args.delta AS delta_bytes,
-    args."Total Allocated" AS allocated_bytes,
-    args."Total Reserved" AS reserved_bytes,
-    TRY_CAST(args."Addr" AS BIGINT) AS address
-FROM event
-WHERE name = '[memory]' AND is_sound(ts_ns, 1) AND args.delta IS NOT NULL;
-
-CREATE VIEW metadata AS
-SELECT name AS what, TRY_CAST(pid AS BIGINT) AS pid, TRY_CAST(tid AS BIGINT) AS tid,
-    any_value(args.name) AS name, any_value(args.labels) AS label
-FROM event
-WHERE ph = 'M' AND name IN ('process_name', 'process_labels', 'thread_name')
-    AND TRY_CAST(pid AS BIGINT) IS NOT NULL
-GROUP BY 1, 2, 3;
-
--- What the block holds besides rows: first what asks for another reading, then what is left out.
-CREATE VIEW census AS
-SELECT count(*) AS n_events, min(rowid) AS first_row,
-    max(ts_ns) FILTER (ph = 'X' AND target IN ('cpu', 'gpu')) AS last_ns,
-    coalesce(bool_or(is_rough), false) AS is_rough,
-    coalesce(bool_or(is_far), false) AS is_far,
-    coalesce(bool_or(target IN ('gpu', 'cpu') AND cat <> lower(cat)), false) AS is_old,
-    coalesce(bool_or(name = '[memory]' AND args.delta IS NULL), false) AS is_memory,
-    count(*) FILTER (ph = 'X' AND target = 'gpu' AND is_sound(ts_ns, dur_ns)) AS n_gpu,
-    count(*) FILTER (ph = 'X' AND target IS NULL) AS n_unknown,
-    any_value(coalesce(cat, 'none')) FILTER (ph = 'X' AND target IS NULL) AS unknown,
-    count(*) FILTER (ph = 'X' AND target IN ('cpu', 'gpu') AND NOT is_sound(ts_ns, dur_ns))
-        AS n_untimed,
-    any_value(name) FILTER (ph = 'X' AND target IN ('cpu', 'gpu') AND NOT is_sound(ts_ns, dur_ns))
-        AS untimed,
-    count(*) FILTER (ph = 'X' AND target IN ('cpu', 'gpu') AND is_sound(ts_ns, dur_ns)
-        AND flaw_of(dur_ns) IS NOT NULL) AS n_flawed,
-    any_value(name || ': ' || flaw_of(dur_ns)) FILTER (ph = 'X' AND target IN ('cpu', 'gpu')
-        AND is_sound(ts_ns, dur_ns)) AS flawed,
-    count(*) FILTER (ph = 'X' AND target = 'gpu' AND kind = 'accelerator') AS n_accelerator,
-    count(*) FILTER (ph = 'C') AS n_counters,
-    count(*) FILTER (ph IN ('B', 'E', 'b', 'e', 'n')) AS n_pairs,
-    count(*) FILTER (ph IS NULL) AS n_no_phase,
-    count(*) FILTER (name = '[memory]' AND TRY_CAST(args."Addr" AS BIGINT) IS NULL
-        AND args."Addr" IS NOT NULL) AS n_large
-FROM event;

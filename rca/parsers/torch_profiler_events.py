@@ -1,4 +1,4 @@
-"""Blocks of profiler events into rows: DuckDB reads the JSON, in a private database."""
+"""Blocks of profiler events on their way to rows: DuckDB reads the JSON, in a private database."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ from importlib.resources import files
 from typing import Any
 
 import duckdb
+import polars as pl
 
 from rca.parsers.format import Sink
+from rca.parsers.torch_profiler_rows import (
+    census,
+    cpu_ops,
+    events_of,
+    gpu_ops,
+    memory_events,
+    names,
+)
 from rca.parsers.torch_profiler_salvage import plain
 
 _TIME = re.compile(rb'"(ts|dur)"(\s*:\s*)(-?[0-9][0-9.eE+-]*)')
 _FRACTION = re.compile(rb'"(?:ts|dur)"\s*:\s*"?-?[0-9]+[.eE]')
 _OLD = ((b'"external id":', b'"External id":'), (b'"Input dims":', b'"Input Dims":'))
 _MEMORY = (b'"Bytes":', b'"delta":')
-_NOTES = {  # column of `census`: (level, code, message, lost)
-    "n_unknown": ("warning", "unknown_category", "events of a category that is not known were left out", True),
-    "n_untimed": ("warning", "no_time", "events without a usable time were left out", True),
-    "n_flawed": ("warning", "bad_duration", "durations that are missing, negative or absurd; no sum counts them", False),
-    "n_counters": ("info", "counters", "counter events are not read", False),
-    "n_pairs": ("warning", "begin_end_events", "begin and end events are not read, only complete ones", True),
-    "n_no_phase": ("warning", "no_phase", "elements without a phase are no events and were left out", True),
-    "n_large": ("info", "large_number", "numbers beyond 64 bits became NULL", False),
+_NOTES = {  # what `census` counts: (level, code, message, lost)
+    "unknown": ("warning", "unknown_category", "events of a category that is not known were left out", True),
+    "untimed": ("warning", "no_time", "events without a usable time were left out", True),
+    "flawed": ("warning", "bad_duration", "durations that are missing, negative or absurd; no sum counts them", False),
+    "counters": ("info", "counters", "counter events are not read", False),
+    "pairs": ("warning", "begin_end_events", "begin and end events are not read, only complete ones", True),
+    "no_phase": ("warning", "no_phase", "elements without a phase are no events and were left out", True),
+    "large": ("info", "large_number", "numbers beyond 64 bits became NULL", False),
 }  # fmt: skip
-_EXAMPLES = {"n_unknown": "unknown", "n_untimed": "untimed", "n_flawed": "flawed"}
 
 
 class EventTables:
@@ -47,19 +55,19 @@ class EventTables:
         self._file = os.memfd_create("block")
         self._con = duckdb.connect(":memory:", config={"threads": 1})
         self._con.execute("SET enable_external_file_cache = false")
-        self._con.execute("SET VARIABLE base_ns = $1::BIGINT", [base_ns])
-        self._con.execute("SET VARIABLE first_id = 0::BIGINT")
         self._con.execute(files("rca.parsers").joinpath("torch_profiler.sql").read_text())
 
     def add(self, *parts: bytes | memoryview) -> bool:
         """Write the events of a text in parts, commas between them; False when it is not sound JSON."""
         while True:
-            if not self._load(parts):
+            columns = self._load(parts)
+            if columns is None:
                 return False
-            census = self._census(parts)
-            if not self._spelling_is_new(census):
+            events = events_of(columns, self.base_ns, self.n_events)
+            found = self._census(events, parts)
+            if not self._spelling_is_new(found):
                 break
-        self._write(census)
+        self._write(events, found)
         return True
 
     def add_events(self, events: list[dict[str, Any]]) -> None:
@@ -67,7 +75,7 @@ class EventTables:
         rows = [plain(event) for event in events]
         dropped = sum(n for _, n in rows)
         if dropped:
-            self._note("n_large", dropped, None)
+            self._note("large", dropped, None)
         if not self.add(b",".join(json.dumps(row).encode() for row, _ in rows)):
             self._sink.count_elements(len(rows))
             self._sink.note(
@@ -114,21 +122,18 @@ class EventTables:
         self._con.close()
         os.close(self._file)
 
-    def _load(self, parts: tuple[bytes | memoryview, ...]) -> bool:
-        """Fill `event`; False when the text is refused, also with its times read as text."""
+    def _load(self, parts: tuple[bytes | memoryview, ...]) -> pl.DataFrame | None:
+        """The columns of a text; None when it is refused, also with its times read as text."""
         for is_quoted in (False, True)[self._is_quoted :]:
             spelled = self._respelled(parts, is_quoted)
             os.ftruncate(self._file, os.pwritev(self._file, (b"[", *spelled, b"]"), 0))
             form = "texts" if is_quoted else "doubles"
             try:
-                self._con.execute(
-                    f"CREATE OR REPLACE TABLE event AS"
-                    f" FROM from_{form}('/proc/self/fd/{self._file}')"
-                )
+                columns = self._con.sql(f"FROM from_{form}('/proc/self/fd/{self._file}')")
+                return pl.DataFrame(pl.from_arrow(columns.to_arrow_table()))
             except duckdb.Error:
                 continue
-            return True
-        return False
+        return None
 
     def _respelled(
         self, parts: tuple[bytes | memoryview, ...], is_quoted: bool
@@ -142,43 +147,45 @@ class EventTables:
             text = text.replace(old, new)
         return (_TIME.sub(rb'"\1"\2"\3"', text) if is_quoted else text,)
 
-    def _census(self, parts: tuple[bytes | memoryview, ...]) -> dict[str, Any]:
-        result = self._con.execute("FROM census")
-        names = [c[0] for c in result.description]
-        census = dict(zip(names, result.fetchone() or (), strict=True))
-        if census["is_far"] and any(_FRACTION.search(part) for part in parts):
-            census["is_rough"] = True
-        return census
+    def _census(
+        self, events: pl.DataFrame, parts: tuple[bytes | memoryview, ...]
+    ) -> dict[str, Any]:
+        found = census(events)
+        if found["is_far"] and any(_FRACTION.search(part) for part in parts):
+            found["is_rough"] = True
+        return found
 
-    def _spelling_is_new(self, census: dict[str, Any]) -> bool:
+    def _spelling_is_new(self, found: dict[str, Any]) -> bool:
         before = (self._is_old, self._is_memory, self._is_quoted)
-        self._is_old |= census["is_old"]
-        self._is_memory |= census["is_memory"]
-        self._is_quoted |= census["is_rough"]
+        self._is_old |= found["is_old"]
+        self._is_memory |= found["is_memory"]
+        self._is_quoted |= found["is_rough"]
         return before != (self._is_old, self._is_memory, self._is_quoted)
 
-    def _write(self, census: dict[str, Any]) -> None:
-        first_id = self.n_events - (census["first_row"] or 0)
-        self._con.execute("SET VARIABLE first_id = $1::BIGINT", [first_id])
-        for table in ("gpu_op", "cpu_op", "memory_event"):
-            rows = self._con.sql(f"FROM {table}").to_arrow_table()
-            if rows.num_rows:
-                self._sink.insert(table, rows)
-        for what, pid, tid, name, label in self._con.execute("FROM metadata").fetchall():
+    def _write(self, events: pl.DataFrame, found: dict[str, Any]) -> None:
+        for table, rows in (
+            ("gpu_op", gpu_ops(events)),
+            ("cpu_op", cpu_ops(events)),
+            ("memory_event", memory_events(events)),
+        ):
+            if rows.height:
+                self._sink.insert(table, rows.to_arrow())
+        for named in names(events):
+            what, tid = named.pop("what"), named.pop("tid")
             if what == "thread_name":
-                self._threads[pid, tid] = name
+                self._threads[named["pid"], tid] = named["name"]
             else:
-                self._name_process(pid, name, label)
-        self.n_events += census["n_events"]
-        self.n_gpu += census["n_gpu"]
-        self.n_accelerator += census["n_accelerator"]
-        if census["last_ns"] is not None:
-            self.last_ns = max(self.last_ns or 0, census["last_ns"])
-        self._sink.count_elements(census["n_events"])
-        for column in _NOTES:
-            if census[column]:
-                self._note(column, census[column], census.get(_EXAMPLES.get(column, "")))
+                self._name_process(**named)
+        self.n_events += events.height
+        self.n_gpu += found.get("gpu", 0)
+        self.n_accelerator += found["accelerator"]
+        if found["last_ns"] is not None:
+            self.last_ns = max(self.last_ns or 0, found["last_ns"])
+        self._sink.count_elements(events.height)
+        for what in _NOTES:
+            if found.get(what):
+                self._note(what, found[what], found["examples"].get(what))
 
-    def _note(self, column: str, count: int, example: str | None) -> None:
-        level, code, message, lost = _NOTES[column]
+    def _note(self, what: str, count: int, example: str | None) -> None:
+        level, code, message, lost = _NOTES[what]
         self._sink.note(level, code, message, count=count, example=example, lost=lost)
