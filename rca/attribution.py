@@ -130,8 +130,7 @@ def _evidence(key: str, part: _Part, sides: _Sides) -> dict[str, Any]:
     both = reference > 0 and observed > 0
     return {
         "id": key, "source": "trace", "role": None, "service": None, "subject": f"latency:{piece}",
-        "statement": f"mean time of a request in {piece}: {reference / 1e6:.4g} ms → {observed / 1e6:.4g} ms "
-        f"against the {sides.name}",
+        "statement": f"mean time of a request in {piece}, against the {sides.name}",
         "unit": "ns", "direction": "up" if observed > reference else "down", "reference": reference,
         "observed": observed, "effect": math.log(observed / reference) if both else None,
         "effect_low": None, "effect_high": None, "strength": 0.0, "n_reference": n_reference,

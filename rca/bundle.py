@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from rca.errors import BundleError
 
 PARTS = ("incident", "baseline")
 _NEVER_READ = {"truth.toml", "bundle.toml"}
+_SETTINGS: dict[str, tuple[str, ...]] = {
+    "title": (), "service": (), "incident": ("start", "end"), "slo": (), "links": (),
+}  # fmt: skip
+"""What bundle.toml may hold; of a table the keys that are known, where not every one is."""
 _OWN_OUTPUT = {"verdict.json", "postmortem.md", "report.html"}
 
 
@@ -129,6 +134,22 @@ def _is_wanted(path: Path, inner: tuple[str, ...]) -> bool:
         and not own
         and (path.name not in _NEVER_READ or path.name == "bundle.toml")
     )
+
+
+def unknown_settings(settings: dict[str, Any]) -> list[str]:
+    """One line for each key of bundle.toml that nothing reads, with the nearest that is read."""
+    told = [_unknown(name, name, _SETTINGS) for name in settings if name not in _SETTINGS]
+    for table, known in _SETTINGS.items():
+        inner = settings.get(table)
+        if known and isinstance(inner, dict):
+            told += [_unknown(f"{table}.{k}", k, known) for k in inner if k not in known]
+    return told
+
+
+def _unknown(where: str, name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    hint = f"is it {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"{where} is not read: {hint}"
 
 
 def _unpacked(

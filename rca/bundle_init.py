@@ -266,8 +266,8 @@ _TEXT = """\
 # Heading of the postmortem.
 title = ""
 
-# The service that got slow, as its traces or deployment call it.
-service = {service}
+# The service that got slow, as its traces or deployment call it; without, the one that moved most.
+# service = {service}
 
 # When it was slow, if you know better than a search would. One of both is enough; without, rca looks for it.
 {span}

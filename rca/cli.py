@@ -259,12 +259,13 @@ def report(
     """Write postmortem, report and fixes again from a case; what people wrote in is kept."""
     from rca import pipeline, postmortem
     from rca.case import Case
+    from rca.postmortem.terminal import plain
 
     with Case.open(case, read_only=True) as opened:
         written = pipeline.write(opened, out, template)
         message = postmortem.brief(opened) if show is Print.short else ""
     if show is Print.full:
-        print((out / "postmortem.md").read_text(encoding="utf-8"))
+        print(plain((out / "postmortem.md").read_text(encoding="utf-8")), end="")
     else:
         print(message.rstrip() or "\n".join(str(p) for p in written))
 

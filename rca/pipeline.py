@@ -32,7 +32,7 @@ from rca import (
     window,
 )
 from rca.archive import DEFAULT_MAX_UNPACKED
-from rca.bundle import Bundle, find
+from rca.bundle import Bundle, find, unknown_settings
 from rca.case import Case
 from rca.diagnosed import DiagnosedCase
 from rca.durable import write_whole
@@ -43,6 +43,7 @@ from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.nsys import recipes
 from rca.trial import DEFAULT_BUDGET_S
 from rca.views import ASKED_BY_STAGES, computed_once
+from rca.window import objective
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -111,8 +112,25 @@ def analyze(
     if options.window is not None:
         settings = settings | {"incident": _as_settings(options.window)}
     diagnose(case, settings, options, step)
+    _note_settings(case, bundle.settings)
     _write_provenance(case, bundle, options)
     return case
+
+
+def _note_settings(case: Case, settings: dict[str, Any]) -> None:
+    """Say which settings of bundle.toml were passed over."""
+    _, other = objective.read(window.table(settings, "slo"))
+    told = unknown_settings(settings) + [
+        f"slo.{text} is not held against requests: docs/formats.md says what an objective is called"
+        for text in other
+    ]
+    case.execute("DELETE FROM ingest_note WHERE code = 'setting_not_read'")
+    rows = [
+        {"level": "warning", "code": "setting_not_read", "message": text, "count": 1, "example": "bundle.toml"}
+        for text in told
+    ]  # fmt: skip
+    if rows:
+        case.insert("ingest_note", pl.DataFrame(rows))
 
 
 def _as_settings(window: tuple[int, int]) -> dict[str, datetime]:

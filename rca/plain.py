@@ -15,8 +15,10 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"}
 _STEPS_NS = ((3_600_000_000_000, "h"), (60_000_000_000, "min"), (1_000_000_000, "s"))
 _SIZES = ("B", "kB", "MB", "GB", "TB", "PB")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "seconds": 1.0}
-_SHARES = {"ratio", "share", "fraction", "0..1"}
-_BARE = {"", "1", "count", "requests", "number", "as exported", "event"}
+_SHARES = {"share", "fraction", "0..1"}
+_BARE = {"", "1", "count", "requests", "number", "ratio", "as exported", "event"}
+_SINCE_1970 = "unix s"
+_ACRONYMS = {"cfs", "cpu", "cuda", "dram", "gc", "gemm", "gpu", "itl", "kv", "lora", "sm", "tcp", "ttft"}  # fmt: skip
 
 
 def printable(text: object, limit: int = 160) -> str:
@@ -51,6 +53,12 @@ def _visible(char: str) -> str:
 def uncapitalised(sentence: str) -> str:
     """A sentence as part of another: its first letter small, unless it starts an acronym."""
     return sentence[:1].lower() + sentence[1:] if sentence[1:2].islower() else sentence
+
+
+def role_words(role: str) -> str:
+    """The name of a role as it stands in a sentence: `queue_time` as `queue time`, `ttft` as `TTFT`."""
+    words = printable(role, 90).split("_")
+    return " ".join(word.upper() if word in _ACRONYMS else word for word in words)
 
 
 def moment(ts_ns: int | None, *, date: bool = True) -> str:
@@ -98,15 +106,24 @@ def size(n_bytes: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, thousands grouped, no exponent where a person would use none."""
+    """Three significant digits, thousands grouped, a minus sign, no exponent below 10^15."""
     if value is None or not math.isfinite(value):
         return "unknown"
     if value == 0:
         return "0"
     size_of = abs(value)
     if size_of >= 100:
-        return f"{value:,.0f}" if size_of < 1e15 else f"{value:.3g}"
-    return f"{value:.3g}" if size_of >= 1e-4 else f"{value:.1e}"
+        shown = f"{size_of:,.0f}" if size_of < 1e15 else f"{size_of:.3g}"
+    elif size_of >= 1e-4:
+        shown = f"{size_of:.3g}"
+    else:
+        shown = f"{size_of:.{_decimals(size_of)}f}".rstrip("0").rstrip(".")
+    return f"−{shown}" if value < 0 and shown != "0" else shown
+
+
+def _decimals(size_of: float) -> int:
+    """Decimals that show three digits of a small number, twelve at most."""
+    return min(2 - math.floor(math.log10(size_of)), 12)
 
 
 def percent(share: float | None) -> str:
@@ -117,12 +134,14 @@ def percent(share: float | None) -> str:
 
 
 def confidence(value: float) -> str:
-    """A probability with two digits; certainty is never claimed."""
-    return "> 0.99" if value > 0.99 else f"{value:.2f}"
+    """A probability with two digits; certainty is never claimed, of either kind."""
+    if value > 0.99:
+        return "over 0.99"
+    return "under 0.01" if value < 0.01 else f"{value:.2f}"
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """A value in its unit; times, sizes and shares in the form people read."""
+    """A value in its unit; times, moments, sizes and shares in the form people read."""
     if value is None or not math.isfinite(value):
         return "unknown"
     if unit in _SECONDS:
@@ -130,8 +149,10 @@ def quantity(value: float | None, unit: str) -> str:
     amount, each, of = unit.removesuffix("/s").partition(" per ")
     if amount in {"bytes", "byte", "B"}:
         return size(value) + (each + printable(of, 30) if of else unit[len(amount) :])
-    if unit in _BARE or unit in _SHARES:
-        return number(value)
+    if unit == _SINCE_1970:
+        return f"{moment(round(value * 1e9))} UTC"
+    if unit in _SHARES or unit in _BARE:
+        return percent(value) if unit in _SHARES else number(value)
     per = unit.removeprefix("1") if unit.startswith("1/") else unit
     return f"{number(value)} {printable(per, 30)}"
 

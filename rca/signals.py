@@ -14,7 +14,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rca.case import Case
-from rca.plain import quantity
+from rca.plain import quantity, role_words
 
 Times = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float64]
@@ -118,7 +118,7 @@ _SPREAD = 0.05
 _OPERATOR_SPREAD = 0.12
 """A single capture holds other steps than the next one."""
 _LEAST = {
-    "ratio": 0.01, "%": 1.0, "s": 1e-5, "requests": 0.3, "1/s": 0.02, "requests/s": 0.05,
+    "ratio": 0.01, "share": 0.01, "%": 1.0, "s": 1e-5, "unix s": 1e-5, "requests": 0.3, "1/s": 0.02, "requests/s": 0.05,
     "per scrape": 0.02, "per matrix multiplication": 0.03,
 }  # fmt: skip
 
@@ -127,7 +127,7 @@ def limit_of(role: str, threshold: float, is_slope: bool) -> tuple[str, str]:
     """What an alert watches and its threshold, as people read them: a role, or its growth a second."""
     known = meanings().get(role)
     unit = known.unit if known else ""
-    name = role.replace("_", " ")
+    name = role_words(role)
     if is_slope:
         return f"{name} growth", quantity(threshold, f"{unit}/s")
     return name, quantity(threshold, unit)

@@ -52,7 +52,7 @@ def main(arguments: list[str]) -> int:
 
 def postmortem(case: Case) -> str:
     """The postmortem up to its appendix."""
-    return render_document(tell(case), (), "alerts.rules.yml").split("## 11. Appendix")[0]
+    return render_document(tell(case), (), "alerts.rules.yml").split("## 12. Appendix")[0]
 
 
 def sections() -> list[tuple[str, str]]:
@@ -106,7 +106,7 @@ def answers(case: Case) -> dict[str, str]:
         "How is that undone?": next(
             part for part in how[0].removeprefix("→ ").split(" · ") if "apply " not in part
         ),
-        "What was ruled out?": ", ".join(line.split(":")[0] for line in shown["NOT"]),
+        "What was ruled out?": "; ".join(shown["NOT"]),
         "What is missing?": shown["MISSING"][0],
         "What comes next?": do[1],
     }

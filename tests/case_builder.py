@@ -31,9 +31,9 @@ HOSTILE = (
 
 _EVIDENCE = [  # id, series or None, role, unit, direction, statement
     ("E1", 1, "waiting", "requests", "up", "Requests wait for a slot: queue depth rose."),
-    ("E2", 2, "kv_usage", "ratio", "up", "The KV pool is nearly full."),
+    ("E2", 2, "kv_usage", "share", "up", "The KV pool is nearly full."),
     ("E3", 3, "running", "requests", "down", "Fewer requests run at the same time."),
-    ("E4", 4, "prefix_hit_rate", "ratio", "flat", "The prefix-cache hit rate did not move."),
+    ("E4", 4, "prefix_hit_rate", "share", "flat", "The prefix-cache hit rate did not move."),
 ]
 _GAUGE_SQL = """SELECT avg(value) FILTER (part = 'baseline') AS reference,
     avg(value) FILTER (part = 'incident' AND ts_ns >= {start} AND ts_ns < {end}) AS observed,

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from rca.archive import unpack
-from rca.bundle import Bundle, BundleFile, find
+from rca.bundle import Bundle, BundleFile, find, unknown_settings
 from rca.case import Case
 from rca.errors import BundleError, CaseError, QueryError
 from rca.ingest import ingest
@@ -186,3 +186,22 @@ def test_names_from_a_bundle_are_never_identifiers() -> None:
 
     with Case.create() as case, pytest.raises(QueryError):
         case.insert("change", pl.DataFrame({"id); DROP TABLE change; --": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"title": "x", "service": "y", "slo": {"any": 1}, "links": {"any": "z"}}, []),
+        ({"incident": {"start": 1, "end": 2}}, []),
+        ({"servise": "y"}, ["servise is not read: is it service?"]),
+        ({"zzz": 1}, ["zzz is not read: known are title, service, incident, slo, links"]),
+        ({"incident": {"begin": 1, "ends": 2}}, [
+            "incident.begin is not read: known are start, end", "incident.ends is not read: is it end?",
+        ]),
+        ({"incident": "02:17"}, []),  # said to be no table by whoever reads it
+    ],
+)  # fmt: skip
+def test_each_key_that_is_not_read_is_named(
+    settings: dict[str, object], told: list[str]
+) -> None:
+    assert unknown_settings(settings) == told

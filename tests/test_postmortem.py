@@ -22,6 +22,7 @@ from rca.postmortem.experiment import describe
 from rca.postmortem.html import write_html
 from rca.postmortem.impact import measure
 from rca.postmortem.markdown import write
+from rca.postmortem.terminal import plain
 
 CASES = [
     case_builder.diagnosed,
@@ -32,7 +33,7 @@ CASES = [
 SECTIONS = [
     "1. Summary", "2. Impact", "3. Timeline", "4. What happened", "5. Contributing factors",
     "6. Ruled out, and what is missing", "7. Fix", "8. Trial", "9. Guard rails",
-    "10. Action items and lessons", "11. Appendix",
+    "10. Action items and lessons", "11. Findings", "12. Appendix",
 ]  # fmt: skip
 
 
@@ -70,14 +71,15 @@ def test_diagnosis_tells_cause_impact_and_proposal(tmp_path: Path) -> None:
         in text
     )
     assert (
-        "| 276 recorded requests arrived in the window (275 when healthy) | [I1](#i1) |" in text
+        '| 276 recorded requests arrived in the window (275 when healthy) | <a id="i1"></a>I1 |'
+        in text
     )
     assert (
         "Detection gap: 3 min from the first symptom to the alert HighLatency. ([E7](#e7))"
         in text
     )
     assert (
-        "Ruled out: overload, confidence 0.04: more requests come in there; here vllm running 14 → 9 (×0.643 [0.582–0.71])."
+        "Ruled out: overload, confidence 0.04: would raise running; here vllm running 14 → 9 (×0.643 [0.582–0.71])"
         in text
     )
     assert "| queue | 50 ms | 2.5 s | 2.45 s | 55.2 % | [E7](#e7) |" in text
@@ -107,18 +109,47 @@ def test_unknown_and_healthy_say_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("build", CASES)
-def test_every_cited_id_is_explained_in_the_appendix(
+def test_every_link_leads_to_a_row_and_every_row_has_its_query(
     build: Callable[[], Case], tmp_path: Path
 ) -> None:
-    text = written(build(), tmp_path)
-    cited = set(re.findall(r"\]\(#(\w+)\)", text))
-    assert cited == {h.lower() for h in re.findall(r"^#### (\w+)$", text, re.MULTILINE)}
+    case = build()
+    text = written(case, tmp_path)
+    rows = re.findall(r'^\|.* <a id="(\w+)"></a>', text, re.MULTILINE)
+    assert len(rows) == len(set(rows))
+    assert set(re.findall(r"\]\(#(\w+)\)", text)) <= set(rows)
+    queries = dict(re.findall(r"\*\*(\w+)\*\*\n\n```sql\n(.*?)\n```", text, re.DOTALL))
+    assert {key.lower() for key in queries} == set(rows)
+    for key, sql in queries.items():
+        assert case.rows(sql), key
+    folded = text.split("<details>")[1].split("</details>")[0] if rows else ""
+    assert all(sql in folded for sql in queries.values())
+
+
+def test_a_terminal_shows_neither_anchors_nor_queries(tmp_path: Path) -> None:
+    text = written(case_builder.diagnosed(name="<details>"), tmp_path)
+    shown = plain(text)
+    markup = re.sub(r"`[^`\n]*`", "", shown)
+    assert not re.search(r"</?(a|details|summary)\b|<!--|\]\(|mermaid|FILTER", markup)
+    assert "TODO: customers told" in shown
+    assert "`fixes/01-rollback.sh`; to undo: `fixes/01-undo.sh`" in shown
+    assert re.findall(r"^## (.*)$", shown, re.MULTILINE) == SECTIONS
+    table = shown.split("### Hypotheses\n\n")[1].split("\n\n")[0].splitlines()
+    assert (
+        len(
+            {
+                line.index("| Class") if "| Class" in line else line.index(" | ")
+                for line in table[2:]
+            }
+        )
+        == 1
+    )
+    assert "| E1  | Requests wait for a slot" in shown
 
 
 def test_figures_of_the_impact_come_again_from_the_printed_query(tmp_path: Path) -> None:
     case = case_builder.diagnosed()
     text = written(case, tmp_path)
-    sql = re.search(r"#### I3\n\n```sql\n(.*?)\n```", text, re.DOTALL)
+    sql = re.search(r"\*\*I3\*\*\n\n```sql\n(.*?)\n```", text, re.DOTALL)
     assert sql
     reference, observed = case.rows(sql[1])[0]
     assert reference == 0

@@ -23,7 +23,7 @@ EXPECTED = {  # in the lines below the label, for the case made by hand
     "Who was hit?": "99.6 % of the requests took longer than the objective's 2 s",
     "What is to be done?": "Roll back the change of gpu_memory_utilization",
     "How is that undone?": "undo fixes/01-undo.sh",
-    "What was ruled out?": "overload: more requests come in there",
+    "What was ruled out?": "overload: would raise running",
     "What is missing?": "No GPU profile in the window",
     "What comes next?": "or ",
 }

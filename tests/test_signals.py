@@ -152,7 +152,7 @@ def test_two_stretches_that_nearly_touch_are_one_incident() -> None:
 
 
 def test_the_limit_of_an_alert_is_told_in_its_unit() -> None:
-    assert limit_of("itl", 0.0373, is_slope=False) == ("itl", "37.3 ms")
+    assert limit_of("itl", 0.0373, is_slope=False) == ("ITL", "37.3 ms")
     assert limit_of("host_memory", 200_000.0, is_slope=True) == (
         "host memory growth",
         "200 kB/s",

@@ -37,7 +37,7 @@ def test_diagnosis_names_cause_evidence_and_what_to_do() -> None:
         in text
     )
     assert (
-        "overload: more requests come in there; here vllm running 14 → 9 (×0.643 [0.582–0.71])   E3"
+        "overload: would raise running; here vllm running 14 → 9 (×0.643 [0.582–0.71])   E3"
         in text
     )
     assert "TRIAL      validated (cpu model, 6 pairs)" in text
@@ -70,9 +70,15 @@ def test_cause_stands_before_reasons_and_fixes() -> None:
 
 def test_a_second_cause_is_not_told_as_ruled_out() -> None:
     case = case_builder.diagnosed()
-    assert "overload: more requests come in there" in shown(case)
-    case.execute("UPDATE hypothesis SET contributing = TRUE WHERE rank <= 2")
-    assert "overload:" not in shown(case)
+    assert "overload: would raise running" in shown(case)
+    case.execute(
+        "UPDATE hypothesis SET contributing = TRUE, evidence = '[\"E3\"]' WHERE rank = 2"
+    )
+    case.execute("UPDATE hypothesis SET contributing = TRUE WHERE rank = 1")
+    text = shown(case)
+    assert "overload:" not in text
+    assert "ALSO       overload   traffic-spike   confidence 0.04\n" in text
+    assert text.count("running 14 → 9") == 1
 
 
 def test_the_change_that_fits_is_named_or_that_none_does() -> None:

@@ -202,8 +202,8 @@ class GuardRule:
     threshold: float
     for_s: float
     action: str
-    fires_ns: int | None
-    lead_s: float | None
+    fires_ns: int
+    lead_s: float
     against: str
     reference_firings: int
     reference_s: float

@@ -9,7 +9,7 @@ from markupsafe import escape
 from rich.console import Console
 from rich.text import Text
 
-from rca.answer import Answer, Evidence, captures, read, wording
+from rca.answer import Answer, Evidence, Hypothesis, captures, read, rulings, wording
 from rca.case import Case
 from rca.errors import CaseError, QueryError
 from rca.plain import confidence, duration, number, percent, printable, size
@@ -110,6 +110,10 @@ def _recorded(case: Case) -> Iterator[Row]:
         f"  {by_status[s]} {s}" for s in ("salvaged", "empty", "failed") if by_status.get(s)
     )
     yield "ingest", text, ""
+    for (message,) in case.rows(
+        "SELECT message FROM ingest_note WHERE code = 'setting_not_read' ORDER BY rowid LIMIT 4"
+    ):
+        yield "", f"bundle.toml: {printable(message, 160)}", ""
     damaged = case.rows(
         "SELECT path, note FROM source WHERE status IN ('salvaged', 'failed') ORDER BY id LIMIT 3"
     )
@@ -142,9 +146,10 @@ def _diagnosed(case: Case, answer: Answer) -> Iterator[Row]:
     if share:
         sources = ", ".join(printable(i, 12) for i in wording.large_parts(answer))
         yield "" if why else "WHY", f"{share}   {sources}", "bold"
-    yield "SINCE", _since(answer), "bold"
+    yield "SINCE", _since(answer, lead), "bold"
+    yield from _also(answer)
     yield from _hit(case, answer)
-    yield from _ruled_out(answer)
+    yield from _ruled_out(case, answer)
 
 
 def _hit(case: Case, answer: Answer) -> Iterator[Row]:
@@ -172,9 +177,25 @@ def _reasons(support: list[Evidence]) -> list[Evidence]:
     return [*moved, *still][:4]
 
 
-def _since(answer: Answer) -> str:
+def _also(answer: Answer) -> Iterator[Row]:
+    """The causes that are at work beside the leading one: what shows each, and since when."""
+    lead = answer.leading
+    known = set(lead.evidence) if lead else set()
+    for other in answer.hypotheses:
+        if other is lead or other.cause not in answer.contributing:
+            continue
+        head = f"{printable(other.cause, 60)}   {other.class_}   confidence {confidence(other.confidence)}"
+        yield "ALSO", head, "bold red"
+        own = [e for e in answer.cited(other.evidence) if e.id not in known]
+        for item in _reasons(own)[:2]:
+            yield "", _cite(item), ""
+        if other.change_id:
+            yield "", f"since {_since(answer, other)}", ""
+
+
+def _since(answer: Answer, of: Hypothesis | None) -> str:
     """The change that fits in kind, target and time, and when it came; or that none does."""
-    change = answer.changes.get((answer.leading.change_id if answer.leading else None) or "")
+    change = answer.changes.get((of.change_id if of else None) or "")
     if change is None:
         others = [c for c in answer.changes.values() if c.origin == "record"]
         return f"no change fits in kind, target and time ({len(others)} recorded)"
@@ -220,13 +241,17 @@ def _moved(answer: Answer) -> Iterator[Row]:
         yield "MOVED", ", ".join(told), "bold"
 
 
-def _ruled_out(answer: Answer) -> Iterator[Row]:
-    for position, ruling in enumerate(wording.rulings(answer, 1)[:4]):
-        name, cite = (
-            printable(ruling.hypothesis.cause, 60),
-            printable(ruling.evidence[0].id, 12),
-        )
-        yield "NOT" if position == 0 else "", f"{name}: {ruling.reason}   {cite}", "bold"
+def _ruled_out(case: Case, answer: Answer) -> Iterator[Row]:
+    out = [
+        f"{printable(r.hypothesis.cause, 60)}: {r.reason}   {printable(r.evidence[0].id, 12)}"
+        for r in rulings.rulings(case, answer, 1)[:4]
+    ]
+    weak = [r for r in rulings.still_open(case, answer) if r.reason][:3]
+    if weak:
+        told = ", ".join(printable(r.hypothesis.cause, 60) for r in weak)
+        out.append(f"only less likely: {told}; what marks them is not recorded")
+    for position, text in enumerate(out):
+        yield "NOT" if position == 0 else "", text, "bold"
 
 
 def _missing(answer: Answer) -> Iterator[Row]:
@@ -260,7 +285,7 @@ def _fixes(answer: Answer) -> Iterator[Row]:
     for position, fix in enumerate(proposals[:4]):
         action = printable(fix.action, 240)
         yield "DO" if position == 0 else "", action if position == 0 else f"or {action}", "bold"
-        yield "", "→ " + wording.proposal(fix), ""
+        yield "", "→ " + wording.proposal(fix, answer), ""
 
 
 def _captures(case: Case) -> Iterator[Row]:

@@ -5,7 +5,7 @@ Everything returned is `printable`; escaping for the medium is the medium's busi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from rca import catalogue
@@ -21,7 +21,17 @@ from rca.answer import (
     Window,
 )
 from rca.case import Case
-from rca.plain import confidence, duration, factor, moment, number, percent, printable, quantity
+from rca.plain import (
+    confidence,
+    duration,
+    factor,
+    moment,
+    number,
+    percent,
+    printable,
+    quantity,
+    role_words,
+)
 from rca.signals import limit_of
 
 HEADLINES = {
@@ -39,6 +49,8 @@ TRIALS = {
     "inconclusive": "inconclusive",
     "not_run": "not run",
 }
+_STEADY = 0.1
+_MOST, _LITTLE = 0.5, 0.01
 
 
 def cause_text(case: Case, cause: str | None) -> tuple[str, str]:
@@ -51,7 +63,7 @@ def cause_text(case: Case, cause: str | None) -> tuple[str, str]:
 
 def label(evidence: Evidence) -> str:
     """What the evidence speaks of, short."""
-    name = (evidence.role or "").replace("_", " ") or evidence.subject
+    name = role_words(evidence.role or "") or evidence.subject
     return printable(f"{evidence.service} {name}" if evidence.service else name, 90)
 
 
@@ -61,13 +73,21 @@ def movement(evidence: Evidence) -> str:
         evidence.reference is None and evidence.observed is None
     ):
         return printable(evidence.statement, 240)
-    if evidence.direction == "flat":
-        return f"{label(evidence)} steady at {quantity(evidence.observed, evidence.unit)}"
     change = " → ".join(
         quantity(v, evidence.unit) for v in (evidence.reference, evidence.observed)
     )
+    if evidence.direction == "flat":
+        if _is_steady(evidence):
+            return f"{label(evidence)} steady at {quantity(evidence.observed, evidence.unit)}"
+        return f"{label(evidence)} within its spread, {change}"
     ratio = factor(evidence.effect, evidence.effect_low, evidence.effect_high)
     return f"{label(evidence)} {change}" + (f" ({ratio})" if ratio else "")
+
+
+def _is_steady(evidence: Evidence) -> bool:
+    """Whether both values are as good as equal, too."""
+    before, after = evidence.reference, evidence.observed
+    return before is None or after is None or abs(after - before) <= _STEADY * abs(before)
 
 
 def window(found: Window) -> str:
@@ -92,7 +112,7 @@ def _no_window(found: Window) -> str:
     text = "no incident found" if healthy else "no window: nothing to compare with"
     if found.score is not None and found.threshold is not None:
         text += f", scan score {number(found.score)} of the {number(found.threshold)} needed"
-    return text + (f" ({printable(found.note)})" if found.note else "")
+    return text + (f" ({printable(found.note, 400)})" if found.note else "")
 
 
 def explained(answer: Answer) -> str | None:
@@ -105,14 +125,14 @@ def explained(answer: Answer) -> str | None:
     )
     lead = answer.leading
     share = lead.explained_share if lead and answer.verdict.status == "diagnosed" else None
-    head = (
-        f"explains {percent(share)} of the added latency by itself"
-        if share is not None
-        else "added latency"
-    )
     rest = next((p for p in answer.attribution if p.part == "residual"), None)
     left = f"; residual {percent(rest.share)}" if rest and rest.share is not None else ""
-    return f"{head} ({top}){left}" if share is not None else f"{head}: {top}{left}"
+    if share is None:
+        return f"added latency: {top}{left}"
+    if share >= _MOST:
+        return f"explains {percent(share)} of the added latency by itself ({top}){left}"
+    direct = f"{percent(share)} of it" if share >= _LITTLE else "hardly any of it"
+    return f"added latency: {top}; {direct} is the cause's own doing, the rest follows or has another reason{left}"
 
 
 def large_parts(answer: Answer) -> tuple[str, ...]:
@@ -144,57 +164,6 @@ def against(answer: Answer, other: Hypothesis) -> list[Evidence]:
     return answer.cited(list(dict.fromkeys(ids)))
 
 
-@dataclass(frozen=True)
-class Ruling:
-    """A hypothesis that is out, why in words, and the evidence that decides, best first."""
-
-    hypothesis: Hypothesis
-    reason: str
-    evidence: list[Evidence]
-
-
-def rulings(answer: Answer, n: int) -> list[Ruling]:
-    """The hypotheses that evidence rules out, each with at most n pieces of it.
-
-    Many causes fail to account for the same strongest movement. So each is told by what was not
-    told of one before it, where the leading cause accounts for more that the other does not.
-    """
-    told: set[str] = set()
-    found = []
-    for other in answer.hypotheses:
-        contrary = against(answer, other)
-        if not contrary or other.cause in answer.contributing:
-            continue
-        if other is answer.leading and answer.verdict.status == "diagnosed":
-            continue
-        told_apart = [r for r in _rivalries(answer, other) if r.get("because")]
-        because = [str(r["because"]) for r in told_apart]
-        if because:
-            decides = str(told_apart[0].get("decided_by"))
-            contrary.sort(key=lambda e: e.id != decides)
-        else:
-            contrary = list(dict.fromkeys([*contrary, *_unexplained(answer, other)]))
-            contrary.sort(key=lambda e: e.id in told)
-        chosen = contrary[:n]
-        told.add(chosen[0].id)
-        movements = "; ".join(movement(e) for e in chosen)
-        reason = (
-            f"{printable(because[0], 160)}; here {movements}"
-            if because
-            else f"does not account for {movements}"
-        )
-        found.append(Ruling(other, reason, chosen))
-    return found
-
-
-def _unexplained(answer: Answer, other: Hypothesis) -> list[Evidence]:
-    """What moved and speaks for the leading cause, but not for the other, the strongest first."""
-    lead = answer.leading
-    ids = [i for i in lead.evidence if i not in other.evidence] if lead else []
-    moved = [e for e in answer.cited(ids) if e.direction not in {"flat", "event"}]
-    return sorted(moved, key=lambda e: -abs(e.strength))
-
-
 def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:
     lead = answer.leading
     if lead is None or lead is other:
@@ -207,7 +176,7 @@ def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:
 def missing(hypothesis: Hypothesis | None) -> str | None:
     """How far the roles that no recording shows could move the leading score."""
     changes = [
-        f"{printable(m['role'], 40).replace('_', ' ')} {number(float(m['largest_change']))}"
+        f"{role_words(m['role'])} {number(float(m['largest_change']))}"
         for m in (hypothesis.missing if hypothesis else [])
     ]
     return f"could move its score by at most: {', '.join(changes[:5])}" if changes else None
@@ -230,16 +199,20 @@ def juror(said: Juror, answer: Answer) -> str:
     return f"{head}, {count}{unread}{told if moved else ''}{left_out}{text}"
 
 
-def proposal(fix: Fix) -> str:
+def proposal(fix: Fix, answer: Answer) -> str:
     """The file to apply and how to undo it, how long it takes, what came of the gate."""
-    return " · ".join(
-        [
-            *_apply(fix),
-            _undo(fix),
-            f"{fix.kind} of {printable(fix.target, 80)}, {printable(fix.time_to_effect, 60)}",
-            _gate(fix.gate),
-        ]
-    )
+    # A fix that names nothing to change stands under its cause, which is no target.
+    causes = {h.cause for h in answer.hypotheses}
+    what = fix.kind if fix.target in causes else f"{fix.kind} of {printable(fix.target, 80)}"
+    when = printable(fix.time_to_effect, 60)
+    return " · ".join([*_apply(fix), _undo(fix), f"{what}, {when}", _gate(fix.gate)])
+
+
+def sort_of(fix: Fix, answer: Answer) -> str:
+    """What a proposal is for, in front of its action: `mitigate, rollback`, `investigate`, `record`."""
+    if fix.kind != "investigate":
+        return f"{fix.phase}, {fix.kind}"
+    return "record" if fix.target in {g.code for g in answer.gaps} else "investigate"
 
 
 def _apply(fix: Fix) -> list[str]:
@@ -266,21 +239,30 @@ def _gate(gate: str) -> str:
 
 
 def guard_rail(rule: GuardRule) -> str:
-    """What a rule watches, how early it fires here, and how often on the healthy side."""
+    """What a rule watches, and how early it fires here."""
     watched, limit = limit_of(rule.role, rule.threshold, "deriv(" in rule.expr)
     name = printable(f"{rule.service} {watched}".strip(), 80)
     side = "above" if rule.side == "up" else "below"
-    head = (
-        f"{printable(rule.alert, 80)}: {name} {side} {limit} for {duration(rule.for_s * 1e9)}"
-    )
     what = "the alert that fired" if rule.against == "alert" else "the start of the window"
-    if rule.lead_s is None:
-        fired = "silent in this incident"
-    else:
-        when = "before" if rule.lead_s >= 0 else "after"
-        fired = f"fires {duration(abs(rule.lead_s) * 1e9)} {when} {what}"
+    when = "before" if rule.lead_s >= 0 else "after"
+    return (
+        f"{printable(rule.alert, 80)}: {name} {side} {limit} for {duration(rule.for_s * 1e9)}; "
+        f"would have fired {duration(abs(rule.lead_s) * 1e9)} {when} {what}"
+    )
+
+
+def false_alarms(rules: Sequence[GuardRule]) -> str:
+    """How often the rules fire in the healthy reference, and whether that was long enough to tell."""
+    length_s = max((r.reference_s for r in rules), default=0.0)
+    if not length_s:
+        return ""
+    noisy = [
+        f"{printable(r.alert, 80)} {r.reference_firings} times"
+        for r in rules
+        if r.reference_firings
+    ]
+    told = f"On the healthy side, {duration(length_s * 1e9)} long, {', '.join(noisy) or 'none of them'} fires"
     # With no event in t, up to 3 / t a unit of time cannot be excluded (95 %).
-    day = 86_400 / rule.reference_s if rule.reference_s else None
-    most = f" (a rate of up to {number(3 * day)} a day is not excluded)" if day else ""
-    healthy = f"{rule.reference_firings} times in {duration(rule.reference_s * 1e9)} of the healthy side"
-    return f"{head}; {fired}; {healthy}{most if not rule.reference_firings else ''}"
+    if length_s >= 3 * 86_400:
+        return f"{told}: at most {number(3 * 86_400 / length_s)} false alarms a day of each that is silent"
+    return f"{told}; that is too short to tell how often they would in a week, so let them run silently first"

@@ -69,7 +69,7 @@ def _row(move: Move, span: Span) -> dict[str, Any]:
     return {
         "source": signal.source, "role": signal.role if known else None,
         "service": signal.service or None, "subject": signal.role.removeprefix("metric:"),
-        "statement": _statement(move, before, after), "unit": known.unit if known else "as exported",
+        "statement": _statement(move), "unit": known.unit if known else "as exported",
         "direction": move.direction, "reference": before, "observed": after, "effect": move.effect,
         "effect_low": ends[0] if ends else None, "effect_high": ends[1] if ends else None,
         "strength": move.strength, "n_reference": len(move.reference.ts_ns),
@@ -78,13 +78,16 @@ def _row(move: Move, span: Span) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _statement(move: Move, before: float, after: float) -> str:
+def _statement(move: Move) -> str:
+    """What moved, where, and against what; the figures stand in columns of their own."""
     signal = move.signal
     known = meanings().get(signal.role)
     what = known.meaning if known else printable(signal.role.removeprefix("metric:"), 80)
     where = f" of {printable(signal.service, 60)}" if signal.service else ""
-    verb = {"up": "rose", "down": "fell", "flat": "stayed"}[move.direction]
-    return f"{what}{where} {verb}: {before:.4g} → {after:.4g} against the {move.side}"
+    how = {
+        "up": "rose against the", "down": "fell against the", "flat": "stayed within the spread of the",
+    }[move.direction]  # fmt: skip
+    return f"{what}{where} {how} {move.side}"
 
 
 def _onset(move: Move, span: Span) -> int | None:

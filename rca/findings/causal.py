@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from rca.case import Case
-from rca.plain import printable
+from rca.plain import printable, role_words
 from rca.signals import load, meanings
 
 _TOLD = 0.1
@@ -141,7 +141,7 @@ def _moved(case: Case, evidence: Iterable[str], steps: dict[str, int]) -> list[N
     nodes = []
     for key, source, role, service, _, strength, onset in rows:
         layer = meanings()[role].layer if role in meanings() else "state"
-        label = f"{role.replace('_', ' ')} {'up' if strength > 0 else 'down'}"
+        label = f"{role_words(role)} {'up' if strength > 0 else 'down'}"
         if service:
             label = f"{printable(service, 40)}: {label}"
         kind = "symptom" if layer == "symptom" else "mechanism"

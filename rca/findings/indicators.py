@@ -16,7 +16,7 @@ from rca.case import Case
 from rca.findings.cohort import query
 from rca.findings.queueing import TRUSTED, Replayed
 from rca.findings.records import Cohort, Indicator
-from rca.plain import duration, number, percent, printable
+from rca.plain import duration, number, percent, printable, role_words
 
 Floats = npt.NDArray[np.float64]
 
@@ -242,7 +242,7 @@ def _hit_rates(case: Case, cohort: Cohort) -> Iterator[Indicator]:
             np.quantile(before["num"].to_numpy() / before["den"].to_numpy(), _BY_CHANCE)
         )
         bound = min(lowest, _COLLAPSE * was)
-        what = str(role).replace("_", " ")
+        what = role_words(role)
         yield Indicator(
             "hit_collapse", printable(f"{role} {service}".strip(), 80), "ratio", was, now, len(before), len(after),
             f"{what}{f' of {printable(service, 60)}' if service else ''}: {percent(was)} → {percent(now)}"

@@ -35,9 +35,9 @@ def propose(case: Case) -> None:
     case.clear(["fix"])
     facts = gather(case)
     proposals = list(_for_cause(case, facts)) if facts else list(_for_unknown(case))
-    proposals.sort(
-        key=lambda p: not p.gate.startswith("passed")
-    )  # what may be done at once first
+    # What may be done at once first; then what the cause beside the leading one asks for.
+    proposals.sort(key=lambda p: not p.gate.startswith("passed"))
+    proposals[1:1] = _for_contributing(case, facts) if facts else []
     rows: list[dict[str, Any]] = []
     for number, proposal in enumerate(proposals, start=1):
         row = asdict(named(proposal, number))
@@ -86,6 +86,26 @@ def _for_cause(case: Case, facts: Facts) -> Iterator[Proposal]:
                 proposal, gate=f"{proposal.gate}; an alternative to the rollback"
             )
         yield complete(case, proposal, fix, share)
+
+
+def _for_contributing(case: Case, facts: Facts) -> Iterator[Proposal]:
+    """For each cause at work beside the leading one its change, and its setting as it was before."""
+    for (name,) in case.rows(
+        "SELECT cause FROM hypothesis WHERE contributing AND cause <> ? "
+        "AND ? IN (SELECT cause FROM hypothesis WHERE contributing) ORDER BY rank",
+        (facts.cause.id, facts.cause.id),
+    ):
+        other = gather(case, name)
+        if other is None:
+            continue
+        if other.change and other.change != facts.change:
+            why = f"no gate: {name} is at work beside {facts.cause.id}, and a person decides which to mend first"
+            first = rollback.look_first(case, other, other.change, why)
+            yield complete(case, first, None, other.explained_share)
+        for fix in other.cause.fixes:
+            if fix.kind == "config" and fix.phase == "repair":
+                proposal = _from_catalogue(case, fix, other, restores=True)
+                yield complete(case, proposal, fix, other.explained_share)
 
 
 def _look_for_change(fix: Fix, facts: Facts) -> Proposal:

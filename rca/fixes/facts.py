@@ -92,8 +92,8 @@ class Facts:
         return self.slow[0] if is_theirs else self.cause.id
 
 
-def gather(case: Case) -> Facts | None:
-    """The facts of a diagnosed case; None when no cause was named.
+def gather(case: Case, contributing: str | None = None) -> Facts | None:
+    """The facts of a diagnosed case, or of a cause at work beside its own; None when no cause was named.
 
     They are those of the offline rules: no language model can bring a proposal about or take it
     away.
@@ -103,10 +103,12 @@ def gather(case: Case) -> Facts | None:
     )
     if not rows:
         return None
-    cause, sure = rows[-1]
-    change_id, score, share = case.rows(
-        "SELECT change_id, score, explained_share FROM hypothesis WHERE cause = ?", (cause,)
+    cause = contributing or rows[-1][0]
+    change_id, score, share, sure = case.rows(
+        "SELECT change_id, score, explained_share, confidence FROM hypothesis WHERE cause = ?",
+        (cause,),
     )[0]
+    sure = sure if contributing else rows[-1][1]
     change = _change(case, change_id)
     blame = case.scalar(
         "SELECT sum(confidence) FROM hypothesis WHERE change_id = ? AND class IN (SELECT unnest(?))",

@@ -29,9 +29,9 @@ _CONFIGMAP = re.compile(r"configmap/(.+)", re.IGNORECASE)
 def propose(case: Case, facts: Facts, change: Change) -> Proposal:
     """The rollback of the matched change when its gate passes, else what to look at first."""
     gate = rollback_gate(facts)
-    told = " → ".join(printable(x, 120) for x in (change.before, change.after) if x)
     if not gate.passed:
-        return _look_first(case, facts, change, told, gate.words)
+        return look_first(case, facts, change, gate.words)
+    told = _before_after(change)
     content, undo, form, how = _files(case, change)
     return Proposal(
         "rollback", "mitigate", change.subject,
@@ -42,21 +42,18 @@ def propose(case: Case, facts: Facts, change: Change) -> Proposal:
     )  # fmt: skip
 
 
-def _look_first(case: Case, facts: Facts, change: Change, told: str, why: str) -> Proposal:
+def _before_after(change: Change) -> str:
+    return " → ".join(printable(x, 120) for x in (change.before, change.after) if x)
+
+
+def look_first(case: Case, facts: Facts, change: Change, why: str) -> Proposal:
+    """To find out whether a change is to blame, where undoing it is not to be proposed."""
     of = workload(case, change.subject)
     compare = ": run one replica as it was before, and compare it with the others" if of else ""
-    decide = case.rows(
-        "SELECT statement, record FROM gap WHERE record IS NOT NULL "
-        "ORDER BY would_decide IS NULL, rowid LIMIT 1"
-    )
-    further = (
-        f" Next measurement ({printable(decide[0][0], 120)}): {printable(decide[0][1], 200)}"
-        if decide
-        else ""
-    )
+    told = _before_after(change)
     action = (
-        f"Check whether {printable(change.id, 60)} ({told}) is to blame before undoing it"
-        f"{compare}.{further}"
+        f"Check whether {printable(change.id, 60)}{f' ({told})' if told else ''} is to blame before undoing it"
+        f"{compare}."
     )
     proposal = investigate(change.subject, action, why)
     return Proposal(**{**vars(proposal), "strict": strict(facts), "confidence": facts.blame})

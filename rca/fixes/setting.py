@@ -37,7 +37,7 @@ def propose(case: Case, plain: Proposal, fix: Fix, facts: Facts, *, restores: bo
     wanted = next(_candidates(case, fix, facts, restores=restores), None)
     if wanted is None:
         flag = _written(case, fix.setting or "")
-        told = f" Setting: {flag} ({fix.direction})." if fix.setting else ""
+        told = f" The setting is {flag}; no recording tells its value." if fix.setting else ""
         return replace(plain, action=f"{fix.action}{told}")
     action = f"{fix.action} {_said(case, wanted)}"
     for path, text, form in case.rows(

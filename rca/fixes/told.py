@@ -12,7 +12,7 @@ from typing import Any
 from rca.case import Case
 from rca.catalogue import Fix
 from rca.fixes.proposal import Proposal
-from rca.plain import number, printable, quantity
+from rca.plain import number, printable, quantity, role_words
 
 _LATENCIES = (
     "regexp_matches(figure, '^(ttft|itl|e2e|request|dependency|queue)_(p[0-9]+|mean)$')"
@@ -55,7 +55,7 @@ def _revert(case: Case, proposal: Proposal, fix: Fix | None, usual: str) -> str:
         return f"When users still feel it after {wait}, {extra}.".replace(" ,", ",")
     key, role, unit, reference, observed = rows[0]
     # The evidence names the service; a name from a recording stays out of instructions.
-    name = role.replace("_", " ")
+    name = role_words(role)
     healthy = f" towards {quantity(reference, unit)}" if reference is not None else ""
     return f"When {name} has not come down from {quantity(observed, unit)}{healthy} ({key}) within {wait}, {extra}."
 

@@ -1,8 +1,8 @@
 """Guard rails: Prometheus rules for incidents of this kind, their unit tests, and how early they fire.
 
 Thresholds are the healthy level plus two and a half standard deviations, and beyond everything that
-the healthy side did; a rule is kept when it is silent there and fires in the incident, or watches a
-golden signal.
+the healthy side did; a rule is kept when it fires in the incident: golden signals are tried whatever
+the cause.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def propose(case: Case) -> None:
         )
         for rule in _rules(case, signal, row, steps, grids)
     ]
-    if not any(rule.fires_at is not None for rule in found):
+    if not found:
         return
     case.insert("guard_rule", pl.DataFrame([_row(i, r) for i, r in enumerate(found, start=1)], infer_schema_length=None))  # fmt: skip
     note = f"a range of {_duration(steps * step_s)}, as the recordings are short; 5m fits a longer reference"
@@ -129,7 +129,7 @@ def _duration(seconds: float) -> str:
 def _rules(
     case: Case, signal: Signal, row: dict[str, Any], steps: int, grids: dict[str, Grid]
 ) -> Iterator[Rule]:
-    """At most one rule of a signal: silent on the healthy side, and of use."""
+    """At most one rule of a signal, and only one that would have told of this incident."""
     sides = {}
     step_s = grids["baseline"].step_ns / 1e9
     for part in ("baseline", "incident"):
@@ -146,9 +146,9 @@ def _rules(
     for_steps = _for_steps(row["for_s"], step_s, grids)
     both = [firing(v, threshold, row["side"], for_steps) for v in sides["incident"]]
     fires = both[0] & both[1]
-    if not fires.any() and not row.get("golden"):
+    if not fires.any():
         return
-    fires_at = int(np.argmax(fires)) if fires.any() else None
+    fires_at = int(np.argmax(fires))
     quiet_at = [i for i in range(grids["incident"].scrapes) if not (both[0][i] or both[1][i])]
     yield Rule(
         signal, row["side"], float(threshold), for_steps, row["action"], fires_at,
@@ -190,7 +190,7 @@ def _times_fired(sides: list[Values], threshold: float, side: str, for_steps: in
     )
 
 
-def _lead(case: Case, fires_at: int | None, grid: Grid) -> tuple[float | None, str]:
+def _lead(case: Case, fires_at: int, grid: Grid) -> tuple[float, str]:
     """How much earlier than the alert that fired, else than the window's start, in s."""
     alerted = case.scalar(
         "SELECT min(a.start_ns + s.shift_ns) FROM alert AS a JOIN source AS s ON s.id = a.source_id, incident_window AS w "
@@ -198,19 +198,16 @@ def _lead(case: Case, fires_at: int | None, grid: Grid) -> tuple[float | None, s
     )
     start = case.scalar("SELECT start_ns FROM incident_window ORDER BY id LIMIT 1")
     against, name = (alerted, "alert") if alerted is not None else (start, "onset")
-    if fires_at is None:
-        return None, name
     return (against - grid.start_ns - fires_at * grid.step_ns) / 1e9, name
 
 
 def _row(number: int, rule: Rule) -> dict[str, Any]:
     grid, healthy = rule.grids["incident"], rule.grids["baseline"]
-    at = rule.fires_at
     return {
         "id": number, "alert": rule.alert, "role": rule.signal.role, "service": rule.signal.service,
         "expr": rule.signal.expr, "side": rule.side, "threshold": rule.threshold,
         "for_s": rule.for_s, "action": rule.action,
-        "fires_ns": None if at is None else grid.start_ns + at * grid.step_ns,
+        "fires_ns": grid.start_ns + rule.fires_at * grid.step_ns,
         "lead_s": rule.lead_s, "against": rule.against, "reference_firings": rule.reference_firings,
         "reference_s": (healthy.scrapes - 1) * healthy.step_ns / 1e9,
     }  # fmt: skip

@@ -23,7 +23,7 @@ class Rule:
     """One alert and how it did on the recordings.
 
     Attributes:
-        fires_at: Scrape of the incident at which it fires first; None when it stays silent.
+        fires_at: Scrape of the incident at which it fires first.
         firing, quiet: Scrapes at which it surely fires, and surely does not.
         lead_s: How much earlier that is than what `against` names.
     """
@@ -33,10 +33,10 @@ class Rule:
     threshold: float
     for_steps: int
     action: str
-    fires_at: int | None
+    fires_at: int
     firing: tuple[int, ...]
     quiet: tuple[int, ...]
-    lead_s: float | None
+    lead_s: float
     against: str
     reference_firings: int
     grids: dict[str, Grid]

@@ -8,7 +8,7 @@ from rca import catalogue
 from rca.case import Case
 from rca.errors import CaseError
 from rca.judge.protocol import Verdict, shortened
-from rca.plain import uncapitalised
+from rca.plain import role_words, uncapitalised
 from rca.weights import settings
 
 _SHORT_NAMES = 3
@@ -71,7 +71,7 @@ def _reason(case: Case, cause: str, evidence: list[str]) -> str:
             "SELECT role, direction FROM evidence WHERE id = ?", (key,)
         )[0]
         if direction in ("up", "down"):
-            moves.append(f"{role} {direction}")
+            moves.append(f"{role_words(role or '')} {direction}")
     names = [cause] + [
         other
         for (other,) in case.rows(

@@ -216,7 +216,8 @@ class _Trial:
             return verdict
         if self.made is None:
             return Verdict(
-                "mechanism_only", "counters of the twin only: torch is not installed"
+                "mechanism_only",
+                "counters of the twin only, since torch is not installed: pip install 'trace-rca[torch]'",
             )
         return self._pairs(self.made)
 

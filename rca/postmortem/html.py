@@ -48,6 +48,8 @@ def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
             story=story,
             answer=answer,
             charts=charts,
+            sort_of=wording.sort_of,
+            causes={h.cause for h in answer.hypotheses},
             window=wording.window(answer.window),
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),

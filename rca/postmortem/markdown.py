@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -74,6 +74,9 @@ def render(
             window=wording.window(answer.window),
             could_move=wording.missing(answer.leading),
             guard_rail=wording.guard_rail,
+            sort_of=wording.sort_of,
+            causes={h.cause for h in answer.hypotheses},
+            false_alarms=wording.false_alarms(answer.guard_rules),
             runs_sql=RUNS_SQL,
         )
     except (jinja2.TemplateError, TypeError, ValueError) as error:
@@ -119,7 +122,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         confidence=confidence, stop=_stop, people=lambda text, name: part(name, text), url=_url,
-        cell=cell, code=code, fence=fence, link=_link, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
+        cell=cell, code=code, fence=fence, link=_link, anchor=_anchor, verbatim=Markdown, cited=_cited, refs=_refs, told=_told, file=_file, path=_path, alt=_alt,
         moment=moment, duration=duration, number=number, quantity=quantity, share=share,
          effect=_effect,
     )  # fmt: skip
@@ -127,9 +130,25 @@ def _environment() -> jinja2.Environment:
 
 
 def _link(identifier: str) -> Markdown:
-    """An id of evidence as a link to its query in the appendix."""
+    """An id of evidence as a link to its row."""
     known = re.fullmatch(r"[A-Z][0-9]+", identifier)
     return Markdown(f"[{identifier}](#{identifier.lower()})") if known else cell(identifier)
+
+
+def _anchor(identifier: str) -> Markdown:
+    """An id of evidence where links to it arrive."""
+    known = re.fullmatch(r"[A-Z][0-9]+", identifier)
+    return (
+        Markdown(f'<a id="{identifier.lower()}"></a>{identifier}')
+        if known
+        else cell(identifier)
+    )
+
+
+def _cited(items: Iterable[Evidence], text: str) -> list[Evidence]:
+    """Those whose ids stand in a text."""
+    named = set(re.findall(r"\b[A-Z][0-9]+\b", text))
+    return [item for item in items if item.id in named]
 
 
 def _refs(identifiers: Sequence[str]) -> Markdown:

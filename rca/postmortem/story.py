@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from rca.answer import Answer, Evidence, Hypothesis, captures, natural, read, wording
+from rca.answer import Answer, Evidence, Hypothesis, captures, natural, read, rulings, wording
 from rca.case import Case
 from rca.plain import confidence, duration, moment, percent, printable
 from rca.postmortem.chronicle import (
@@ -82,8 +82,8 @@ def tell(case: Case) -> Story:
         detection=detection_of(case, answer),
         mechanism=_mechanism(case, answer, symptom),
         factors=_factors(answer),
-        ruled_out=_ruled_out(answer),
-        not_ruled_out=_not_ruled_out(answer),
+        ruled_out=_ruled_out(case, answer),
+        not_ruled_out=_not_ruled_out(case, answer),
         experiment=describe(case, answer.trial),
         actions=_actions(answer),
         jurors=jurors_of(case, answer),
@@ -197,8 +197,8 @@ def _mechanism(case: Case, answer: Answer, symptom: Evidence | None) -> list[Sai
         said.append(
             Said(
                 f"{lead.cause} {share_told}."
-                if lead.explained_share
-                else f"{share_told.capitalize()}.",
+                if share_told.startswith("explains")
+                else f"{share_told[:1].upper()}{share_told[1:]}.",
                 cites,
             )
         )
@@ -241,32 +241,28 @@ def _is_named(other: Hypothesis) -> bool:
     return other.confidence >= _NAMED or other.rank <= _ALWAYS_NAMED
 
 
-def _ruled_out(answer: Answer) -> list[Said]:
-    said = [
-        Said(
-            f"{r.hypothesis.cause}, confidence {confidence(r.hypothesis.confidence)}: {r.reason}.",
-            tuple(e.id for e in r.evidence),
-        )
-        for r in wording.rulings(answer, 2)
-        if _is_named(r.hypothesis) and r.hypothesis.cause not in answer.contributing
-    ]
-    return said[:10]
+def _ruled_out(case: Case, answer: Answer) -> list[Said]:
+    return [_told(r) for r in rulings.rulings(case, answer, 2) if _is_named(r.hypothesis)][:10]
 
 
-def _not_ruled_out(answer: Answer) -> list[Said]:
-    said = [
-        Said(f"{h.cause}, confidence {confidence(h.confidence)}.")
-        for h in answer.hypotheses
-        if _is_named(h)
-        and h.cause not in answer.contributing
-        and not wording.against(answer, h)
-        and not (h is answer.leading and answer.verdict.status == "diagnosed")
-    ]
-    return said[:10]
+def _not_ruled_out(case: Case, answer: Answer) -> list[Said]:
+    return [_told(r) for r in rulings.still_open(case, answer) if _is_named(r.hypothesis)][:10]
+
+
+def _told(ruling: rulings.Ruling) -> Said:
+    why = f": {ruling.reason}" if ruling.reason else ""
+    of = ruling.hypothesis
+    text = f"{of.cause}, confidence {confidence(of.confidence)}{why}."
+    return Said(text, tuple(e.id for e in ruling.evidence))
 
 
 def _actions(answer: Answer) -> list[Said]:
-    actions = [Said(f"{f.phase}: {printable(f.action, 240)}") for f in answer.fixes]
+    sorts = [(wording.sort_of(f, answer), f) for f in answer.fixes]
+    actions = [
+        Said(f"{sort.partition(',')[0]}: {printable(f.action, 240)}")
+        for sort, f in sorts
+        if sort != "record"
+    ]  # what to record comes with the gaps
     for gap in answer.gaps:
         how = f"; record it: {printable(gap.record, 240)}" if gap.record else ""
         actions.append(Said(f"observability: {printable(gap.statement, 240)}{how}"))

@@ -36,7 +36,7 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     """
     case.clear(["incident_window"])
     told = _hint(settings or {})
-    objectives, _ = objective.read(_table(settings or {}, "slo"))
+    objectives, _ = objective.read(table(settings or {}, "slo"))
     signals = load(case)
     spent = objective.broken(objectives, signals)
     if told.start_ns is not None and told.end_ns is not None:
@@ -164,7 +164,12 @@ _LAST_S = 2**63 // 1_000_000_000
 _LAST_NS = _LAST_S * 1_000_000_000
 
 
-def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
+def table(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    """A table of bundle.toml, empty where it has none.
+
+    Raises:
+        BundleError: It is something else than a table.
+    """
     found = settings.get(name, {})
     if not isinstance(found, dict):
         raise BundleError(
@@ -176,7 +181,7 @@ def _table(settings: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _hint(settings: dict[str, Any]) -> _Told:
-    incident = _table(settings, "incident")
+    incident = table(settings, "incident")
     start, end = (
         _moment(incident[key], key) if incident.get(key) else None for key in ("start", "end")
     )

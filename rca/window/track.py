@@ -119,7 +119,7 @@ class _Scoring:
 
     def __init__(self, role: str, reference: Values) -> None:
         known = meanings().get(role)
-        self.is_share = known is not None and known.unit == "ratio"
+        self.is_share = known is not None and known.unit == "share"
         self.cut = np.inf if role == "error_share" else _CUT
         self.ordered = np.sort(reference)
         self.mean, deviation = float(reference.mean()), float(reference.std())

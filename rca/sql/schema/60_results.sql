@@ -328,10 +328,10 @@ CREATE TABLE guard_rule (
     for_s DOUBLE NOT NULL,
     -- What a person does first.
     action VARCHAR NOT NULL,
-    -- When it first fires in the incident, ns since the Unix epoch; NULL when it stays silent.
-    fires_ns BIGINT,
-    -- How much earlier that is than the alert that did fire, else than the start of the window, s; negative when later, NULL when silent.
-    lead_s DOUBLE,
+    -- When it first fires in the incident, ns since the Unix epoch.
+    fires_ns BIGINT NOT NULL,
+    -- How much earlier that is than the alert that did fire, else than the start of the window, s; negative when later.
+    lead_s DOUBLE NOT NULL,
     -- What `lead_s` is counted from: 'alert' or 'onset'.
     against VARCHAR NOT NULL,
     -- Times it fires in the healthy reference.
