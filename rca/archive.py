@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import io
+import lzma
+import os
 import shutil
+import struct
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from rca.errors import BundleError
 from rca.parsers.stream import MAX_RATIO, MAX_UNPACKED, RATIO_FLOOR, compression, read_head
@@ -16,6 +20,17 @@ from rca.parsers.stream import MAX_RATIO, MAX_UNPACKED, RATIO_FLOOR, compression
 DEFAULT_MAX_UNPACKED = MAX_UNPACKED
 MAX_MEMBERS = 20_000
 _COPY_BYTES = 1024**2
+_MOST_LIST_BYTES = 1024 * MAX_MEMBERS
+_MOST_NAME_BYTES = 200
+_MOST_EMPTY = 1000
+# What reading an archive raises where its bytes make no sense.
+_DAMAGE = (
+    EOFError, IndexError, NotImplementedError, OSError, OverflowError, ValueError, lzma.LZMAError,
+    struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+
+Member = tuple[str, IO[bytes], int | None]
+"""Name, content, and bytes that it is packed to where that is known."""
 
 
 def is_archive(path: Path) -> bool:
@@ -47,23 +62,61 @@ def unpack(
     """
     target.mkdir(parents=True, exist_ok=True)
     budget = _Budget(path, max_unpacked)
-    try:
-        members = (
-            _zip_members(path, refused)
-            if zipfile.is_zipfile(path)
-            else _tar_members(path, refused)
-        )
-        for number, (name, stream, packed) in enumerate(members):
-            if number >= MAX_MEMBERS:
-                raise BundleError(f"has more than {MAX_MEMBERS:,} members", path=str(path))
-            out = target / f"{number:06d}" / PurePosixPath(name).name
-            out.parent.mkdir()
-            budget.copy(stream, out, name, packed)
+    if is_zip := zipfile.is_zipfile(path):
+        members = _zip_members(path, refused)
+    else:
+        members = _tar_members(path, max_unpacked, refused)
+    for number, member in enumerate(_until_damaged(path, members, refused)):
+        name, stream, packed = member
+        if number >= MAX_MEMBERS:
+            raise _too_many(path)
+        out = target / f"{number:06d}" / _file_name(name)
+        out.parent.mkdir()
+        if error := budget.copy(stream, out, name, packed):
+            _refuse(refused, path, name, f"is damaged: {error}")
+            if not is_zip:  # what follows in a tar cannot be found any more
+                return
+        else:
             yield name, out
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
-        refused.append(
-            (str(path), f"archive is damaged: {error}; members before the damage are kept")
-        )
+
+
+def _refuse(refused: list[tuple[str, str]], path: Path, name: str, why: str) -> None:
+    if len(refused) >= MAX_MEMBERS:
+        raise _too_many(path)
+    refused.append((f"{path}!{name}", why))
+
+
+def _until_damaged(
+    path: Path, members: Iterator[Member], refused: list[tuple[str, str]]
+) -> Iterator[Member]:
+    """The members until the list of them makes no sense."""
+    while True:
+        try:
+            member = next(members, None)
+        except _DAMAGE as error:
+            told = f"archive is damaged: {error}; members before the damage are kept"
+            refused.append((str(path), told))
+            return
+        if member is None:
+            return
+        yield member
+
+
+def _too_many(path: Path) -> BundleError:
+    return BundleError(f"has more than {MAX_MEMBERS:,} members", path=str(path))
+
+
+def _bomb(path: Path, limit: int, name: str | None = None) -> BundleError:
+    return BundleError(
+        f"unpacks to more than {limit:,} bytes or grows too much",
+        path=str(path), place=name, hint="raise --max-unpacked if you trust it",
+    )  # fmt: skip
+
+
+def _file_name(name: str) -> str:
+    """The last part of a member's name, so short that a file can have it."""
+    kept = os.fsencode(PurePosixPath(name).name)[-_MOST_NAME_BYTES:]
+    return kept.decode("utf-8", "replace")
 
 
 class _Budget:
@@ -72,58 +125,102 @@ class _Budget:
     def __init__(self, path: Path, limit: int) -> None:
         self.path, self.limit, self.left = path, limit, limit
 
-    def copy(self, stream: IO[bytes], out: Path, name: str, packed: int | None) -> None:
+    def copy(
+        self, stream: IO[bytes], out: Path, name: str, packed: int | None
+    ) -> Exception | None:
+        """Write a member to a file; gives back what is wrong with its bytes.
+
+        Raises:
+            BundleError: It is a bomb.
+            OSError: The file cannot be written.
+        """
         written = 0
         with out.open("wb") as file:
-            while block := stream.read(_COPY_BYTES):
+            while True:
+                try:
+                    block = stream.read(_COPY_BYTES)
+                except _DAMAGE as error:
+                    return error
+                if not block:
+                    return None
                 written += len(block)
                 self.left -= len(block)
                 grown = packed and written > RATIO_FLOOR and written > packed * MAX_RATIO
                 if self.left < 0 or grown:
                     shutil.rmtree(out.parent.parent, ignore_errors=True)
-                    raise BundleError(
-                        f"unpacks to more than {self.limit:,} bytes or grows too much",
-                        path=str(self.path),
-                        place=name,
-                        hint="raise --max-unpacked if you trust it",
-                    )
+                    raise _bomb(self.path, self.limit, name)
                 file.write(block)
 
 
 def _safe(name: str) -> bool:
     path = PurePosixPath(name.replace("\\", "/"))
-    return not path.is_absolute() and ".." not in path.parts and bool(path.name)
+    leads_out = path.is_absolute() or ".." in path.parts
+    return bool(path.name) and not leads_out and "\0" not in name
 
 
-def _zip_members(
-    path: Path, refused: list[tuple[str, str]]
-) -> Iterator[tuple[str, IO[bytes], int | None]]:
-    with zipfile.ZipFile(path) as archive:
+class _ZipFile(io.FileIO):
+    """A zip whose list of members is read at once, however long it says it is: not without end."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > _MOST_LIST_BYTES:
+            raise _too_many(Path(str(self.name)))
+        return super().read(-1 if size is None else size)
+
+
+def _zip_members(path: Path, refused: list[tuple[str, str]]) -> Iterator[Member]:
+    with _ZipFile(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
             if info.is_dir():
                 continue
             if not _safe(info.filename) or (mode and (mode & 0o170000) not in (0, 0o100000)):
-                refused.append(
-                    (f"{path}!{info.filename}", "not a plain file inside the archive")
-                )
+                _refuse(refused, path, info.filename, "not a plain file inside the archive")
             elif info.flag_bits & 1:
-                refused.append((f"{path}!{info.filename}", "is encrypted"))
+                _refuse(refused, path, info.filename, "is encrypted")
             else:
-                with archive.open(info) as stream:
+                try:
+                    stream = archive.open(info)
+                except _DAMAGE as error:
+                    _refuse(refused, path, info.filename, f"cannot be unpacked: {error}")
+                    continue
+                with stream:
                     yield info.filename, stream, info.compress_size
 
 
-def _tar_members(
-    path: Path, refused: list[tuple[str, str]]
-) -> Iterator[tuple[str, IO[bytes], int | None]]:
-    with _tar_stream(path) as stream, tarfile.open(fileobj=stream, mode="r|") as archive:
+class _TarFile:
+    """The text of a tar, read once and not without end, members that are passed over included."""
+
+    def __init__(self, stream: IO[bytes], path: Path, limit: int) -> None:
+        self._stream, self._path, self._limit = stream, path, limit
+        packed = path.stat().st_size
+        self._most = min(2 * limit + RATIO_FLOOR, max(packed * MAX_RATIO, RATIO_FLOOR))
+        self._n_bytes = self._n_empty = 0
+
+    def read(self, size: int) -> bytes:
+        """See IO; raises when nothing comes any more, however long the next member says it is."""
+        block = self._stream.read(size)
+        self._n_bytes += len(block)
+        self._n_empty += not block
+        if self._n_empty > _MOST_EMPTY:
+            raise EOFError("it is cut short")
+        if self._n_bytes > self._most:
+            raise _bomb(self._path, self._limit)
+        return block
+
+
+def _tar_members(path: Path, limit: int, refused: list[tuple[str, str]]) -> Iterator[Member]:
+    with (
+        _tar_stream(path) as stream,
+        tarfile.open(
+            fileobj=cast(IO[bytes], _TarFile(stream, path, limit)), mode="r|"
+        ) as archive,
+    ):
         for info in archive:
             if info.isdir():
                 continue
             content = archive.extractfile(info) if info.isreg() and _safe(info.name) else None
             if content is None:
-                refused.append((f"{path}!{info.name}", "not a plain file inside the archive"))
+                _refuse(refused, path, info.name, "not a plain file inside the archive")
             else:
                 yield info.name, content, None
 

@@ -2,10 +2,11 @@
 
     python scripts/fuzz.py --budget 120 --seed 1
 
-The corpus is the files of sample_traces and of `tests/fuzz_corpus` where it is there. Each round takes a file, damages
-it in one to four ways (bits, bytes, cuts, repeats, numbers that are huge, keys swapped, text of another
-file spliced in) and reads it into a case. An expected failure is one line; anything else, or more than 20 s, is a finding,
-which is told with the seed of its round and kept in the folder of --keep.
+The corpus is the files of sample_traces, of `tests/fuzz_corpus` where it is there, of the folder that
+RCA_CONFORMANCE_DATA names, and archives of some. Each round takes a file, damages it in one to four ways
+(bits, bytes, cuts, repeats, numbers that are huge, keys swapped, text of another file spliced in) and
+reads it into a case. An expected failure is one line; anything else, or more than 20 s of CPU time, is a
+finding, which is told with the seed of its round and kept in the folder of --keep.
 """
 
 from __future__ import annotations
@@ -16,15 +17,18 @@ import random
 import re
 import signal
 import sys
+import tarfile
 import tempfile
 import time
+import zipfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
 
 from reliability import ROOT, write_between
 
-from rca.bundle import Bundle, BundleFile
+from rca.bundle import find
 from rca.case import Case
 from rca.errors import RcaError
 from rca.ingest import ingest
@@ -80,14 +84,14 @@ def damaged(data: bytes, other: bytes, draws: random.Random) -> bytes:
 
 
 def _too_long(_signal: int, _frame: FrameType | None) -> None:
-    raise TimeoutError(f"more than {MOST_S} s")
+    raise TimeoutError(f"more than {MOST_S} s of CPU time")
 
 
 def problem(case: Case, path: Path) -> str | None:
     """What reading the file brings up that is no expected failure; None when all is well."""
-    signal.alarm(MOST_S)
+    signal.setitimer(signal.ITIMER_PROF, MOST_S)
     try:
-        ingest(case, Bundle([BundleFile(path, path.name, "incident")]))
+        ingest(case, find([path], None, path.parent / "unpacked"))
     except RcaError as error:
         return None if "\n" not in str(error) else f"more than one line: {str(error)[:200]!r}"
     except BaseException as error:
@@ -95,15 +99,18 @@ def problem(case: Case, path: Path) -> str | None:
             raise
         return f"{type(error).__name__}: {str(error)[:200]}"
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     return None
 
 
 def corpus() -> dict[Path, str]:
     """Files that are read, and the format of each."""
     found = {}
-    for folder in ("sample_traces", "tests/fuzz_corpus"):
-        for path in sorted((ROOT / folder).rglob("*")):
+    folders = [ROOT / "sample_traces", ROOT / "tests" / "fuzz_corpus"]
+    if given := os.environ.get("RCA_CONFORMANCE_DATA"):
+        folders.append(Path(given))
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
             if (
                 path.is_file()
                 and path.stat().st_size < MOST_BYTES
@@ -116,6 +123,22 @@ def corpus() -> dict[Path, str]:
     return found
 
 
+def archives(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
+    """An archive of each kind with these files in it."""
+    made = {}
+    for name, method in (("deflated", zipfile.ZIP_DEFLATED), ("lzma", zipfile.ZIP_LZMA)):
+        made[folder / f"{name}.zip"] = "zip"
+        with zipfile.ZipFile(folder / f"{name}.zip", "w", method) as packed:
+            for file in files:
+                packed.write(file, file.name)
+    for mode in ("w", "w:gz", "w:bz2", "w:xz"):
+        made[folder / f"{mode[2:]}.tar"] = "tar"
+        with tarfile.open(folder / f"{mode[2:]}.tar", mode) as tar:
+            for file in files:
+                tar.add(file, "x" * 150 + file.name)
+    return made
+
+
 def main() -> int:
     """Fuzz until the budget ends; 1 when there are findings."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -123,8 +146,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path, help="folder for files that brought something up")
     given = parser.parse_args()
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGPROF, _too_long)
+    kept = tempfile.TemporaryDirectory()  # until the end
     files = corpus()
+    files |= archives(Path(kept.name), [p for p in files if p.stat().st_size < 5000][:3])
     by_format: dict[str, list[Path]] = {}
     for path, name in files.items():
         by_format.setdefault(name, []).append(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import sqlite3
@@ -100,6 +101,49 @@ def tar_with_too_many_members(folder: Path) -> Path:
     with tarfile.open(path, "w") as tar:
         for i in range(20_001):
             tar.addfile(tarfile.TarInfo(f"{i}.json"))
+    return path
+
+
+def zip_that_lists_members_without_end(folder: Path) -> Path:
+    """Half a million names in a list of 24 MB, none of them with content."""
+    path = folder / "list.zip"
+    entry = struct.pack("<4s4B4HL2L5H2L", b"PK\1\2", 20, 3, 20, *[0] * 8, 1, *[0] * 6) + b"a"
+    n = 500_000
+    record = struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, 45, 45, 0, 0, n, n, n * len(entry), 30)
+    locator = struct.pack("<4sLQL", b"PK\6\7", 0, 30 + n * len(entry), 1)
+    end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 65_535, 65_535, 2**32 - 1, 2**32 - 1, 0)
+    path.write_bytes(b"PK\3\4" + bytes(26) + entry * n + record + locator + end)
+    return path
+
+
+def tar_that_is_passed_over_without_end(folder: Path) -> Path:
+    """A member that leads out, and is 10^30 bytes long as its header says."""
+    path = folder / "long.tar"
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("../up.json")
+        member.pax_headers = {"size": "9" * 30}
+        tar.addfile(member)
+    return path
+
+
+def tar_of_links_without_end(folder: Path) -> Path:
+    """A hundred thousand links to a file outside, in 300 kB."""
+    path = folder / "links.tar.gz"
+    link = tarfile.TarInfo("link.json")
+    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    path.write_bytes(gzip.compress(link.tobuf() * 100_000))
+    return path
+
+
+def packed_bomb(folder: Path) -> Path:
+    """A tar of 300 MB of zeros, packed to 300 kB."""
+    path = folder / "bomb.tar.gz"
+    member = tarfile.TarInfo("zeros.json")
+    member.size = 300_000_000
+    with gzip.open(path, "wb") as packed:
+        packed.write(member.tobuf())
+        for _ in range(301):
+            packed.write(bytes(1_000_000))
     return path
 
 

@@ -67,6 +67,10 @@ READ_ALONE: dict[str, Make] = {
     "bomb": hostile.zip_bomb,
     "overlapping members": hostile.zip_of_overlapping_members,
     "too many members": hostile.tar_with_too_many_members,
+    "list of members without end": hostile.zip_that_lists_members_without_end,
+    "tar passed over without end": hostile.tar_that_is_passed_over_without_end,
+    "links without end": hostile.tar_of_links_without_end,
+    "packed bomb": hostile.packed_bomb,
     "label sets without end": hostile.label_sets,
 }  # fmt: skip
 
