@@ -55,7 +55,7 @@ images: $(VENV)/dev  ## draw the screenshots of the documents anew; needs chromi
 	$(BIN)/python scripts/report_images.py
 
 bench: $(VENV)/dev  ## measure how fast recordings are read, and write docs/benchmarks.md; HTA=PYTHON has its loader beside
-	$(BIN)/python -m benchmarks --mb 100 --profile-mb 400 --repeat 1 $(if $(HTA),--hta $(HTA)) --write docs/benchmarks.md
+	$(BIN)/python -m benchmarks --mb 200 --profile-mb 400 1600 --growth 10 40 100 400 1600 --incident-mb 200 --repeat 1 $(if $(HTA),--hta $(HTA)) --write docs/benchmarks.md
 
 fuzz: $(VENV)/dev  ## damage files of every format for two minutes; the counts go to docs/reliability.md
 	$(BIN)/python scripts/fuzz.py --budget 120

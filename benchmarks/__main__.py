@@ -5,7 +5,8 @@ hashed, read, written to disk), in the usual way (json or sqlite3 and a loop or 
 also Holistic Trace Analysis' loader), and with the bare scan that is the limit (JSON values found but
 not looked into, lines counted, the same columns summed by SQLite). CPU seconds are those
 of all processes, imports included; the peak is that of all processes added up. Of several runs the
-one with the least CPU counts.
+one with the least CPU counts. With --growth also a curve over sizes and the exponent that fits, with
+--incident-mb an analysis from recordings to documents, and queries on its case beside polars.
 """
 
 from __future__ import annotations
@@ -13,17 +14,18 @@ from __future__ import annotations
 import argparse
 import gzip
 import os
-import resource
+import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
-from benchmarks import generate, readers
+from benchmarks import generate, growth, incident, physical, process, readers
+from benchmarks.process import Taken
 
 TORCH = "PyTorch Profiler JSON"
 HEADER = (
@@ -32,41 +34,22 @@ HEADER = (
 )
 
 
+_USUAL_MB = 500  # what json.load makes of more fills the memory
 _BUSY = """On a busy machine a CPU second does less, wall seconds say little, and a second process is not
 started for large profiles (it needs an idle processor): hold the ratios.
 """
 
 
-class Run(NamedTuple):
-    """One reading: CPU and wall seconds, peak MB, rows."""
-
-    cpu_s: float
-    wall_s: float
-    peak_mb: float
-    rows: int
-
-
-def measure(python: str, reader: str, form: str, path: Path, repeat: int) -> Run:
+def measure(python: str, reader: str, form: str, path: Path, repeat: int) -> Taken:
     """The best of some runs in processes of their own."""
-    runs = []
-    for _ in range(repeat):
-        before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        command = [python, "-m", "benchmarks", "--read", reader, "--form", form, str(path)]
-        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        wall_s = time.monotonic() - begun
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        rows, peak_mb = said.split()[-2:]
-        runs.append(Run(cpu_s, wall_s, float(peak_mb), int(rows)))
-    return min(runs)
+    command = [python, "-m", "benchmarks", "--read", reader, "--form", form, str(path)]
+    return min(process.run(command) for _ in range(repeat))
 
 
 def read(reader: str, form: str, path: Path) -> None:
-    """Read once in this process and print rows and peak."""
+    """Read once in this process and print how many rows it gave."""
     ways = {"rca": readers.rca_case, "usual": readers.USUAL[form], "scan": readers.scan}
-    rows = {**ways, "hta": readers.hta}[reader](path)
-    both = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-    print(rows, sum(resource.getrusage(who).ru_maxrss for who in both) / 1e3)
+    print({**ways, "hta": readers.hta}[reader](path))
 
 
 def lines(form: str, path: Path, mb: float, repeat: int, hta: str | None) -> Iterator[str]:
@@ -74,18 +57,17 @@ def lines(form: str, path: Path, mb: float, repeat: int, hta: str | None) -> Ite
     ours, limit = (
         measure(sys.executable, reader, form, path, repeat) for reader in ("rca", "scan")
     )
-    usual = {
-        "rows" if form == generate.NSYS else "json": measure(
-            sys.executable, "usual", form, path, 1
-        )
-    }
+    usual = {}
+    if mb <= _USUAL_MB:
+        name = "rows" if form == generate.NSYS else "json"
+        usual[name] = measure(sys.executable, "usual", form, path, 1)
     if hta and form == TORCH:
         usual["HTA"] = measure(hta, "hta", form, path, 1)
-    for name, other in usual.items():
+    for name, other in usual.items() or [("", None)]:
+        beside = f"{name} {other.cpu_s:.1f} | {other.cpu_s / ours.cpu_s:.1f}" if other else " |"
         yield (
             f"| {form} | {mb:,.0f} | {ours.cpu_s:.1f} | {mb / ours.cpu_s:.0f}"
-            f" | {mb / ours.wall_s:.0f} | {ours.peak_mb:,.0f} | {name} {other.cpu_s:.1f}"
-            f" | {other.cpu_s / ours.cpu_s:.1f} | {limit.cpu_s:.2f}"
+            f" | {mb / ours.wall_s:.0f} | {ours.peak_mb:,.0f} | {beside} | {limit.cpu_s:.2f}"
             f" | {ours.cpu_s / limit.cpu_s:.1f} |"
         )
 
@@ -122,6 +104,8 @@ def main() -> None:
     parser.add_argument(
         "--profile-mb", type=int, nargs="*", default=[], help="also profiles of"
     )
+    parser.add_argument("--growth", type=int, nargs="*", default=[], help="a curve over sizes")
+    parser.add_argument("--incident-mb", type=int, default=0, help="analyze, report, queries")
     parser.add_argument("--form", choices=generate.NAMES, action="append")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--hta", help="a Python that has HolisticTraceAnalysis")
@@ -134,20 +118,24 @@ def main() -> None:
         read(given.read, forms[0], given.path)
         return
     said = []
-    begun = time.monotonic()
+    begun, load = time.monotonic(), os.getloadavg()[0]
     wanted = [(form, mb) for form in forms for mb in given.mb]
     wanted += [(TORCH, mb) for mb in given.profile_mb]
-    for line in table(wanted, given.repeat, given.hta):
+    parts: list[Iterable[str]] = [table(wanted, given.repeat, given.hta), [physical.line()]]
+    if given.growth:
+        parts.append(growth.lines(given.growth, partial(measure, sys.executable, "rca", TORCH)))
+    if given.incident_mb:
+        parts.append(incident.lines(given.incident_mb))
+    for line in chain.from_iterable(parts):
         print(line, flush=True)
         said.append(line)
     if given.write:
         took = f"in {(time.monotonic() - begun) / 60:.0f} minutes"
-        load = f"{os.cpu_count()} cores, load {os.getloadavg()[2]:.0f} from other work"
-        command = "python -m benchmarks " + " ".join(
-            "PYTHON" if word == given.hta else word for word in sys.argv[1:]
-        )
+        machine = f"{os.cpu_count()} cores, load {load:.1f} when it began"
+        words = ["PYTHON" if word == given.hta else word for word in sys.argv[1:]]
+        command = shlex.join(["python", "-m", "benchmarks", *words])
         given.write.write_text(
-            f"# How fast recordings are read\n\nMade {took} by `{command}`; {load}.\n\n"
+            f"# How fast recordings are read\n\nMade {took} by `{command}`; {machine}.\n\n"
             f"{(__doc__ or '').partition(chr(10) * 2)[2]}\n" + "\n".join(said) + f"\n\n{_BUSY}"
         )
 

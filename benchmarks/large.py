@@ -9,17 +9,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 import tomllib
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks import generate
+from benchmarks import generate, process
 
 TARGET = Path(__file__).parent.parent / "docs" / "scale.md"
 BEGIN, END = "<!-- large: begin -->\n", "<!-- large: end -->\n"
@@ -62,47 +59,9 @@ def analyse(bundle: Path, out: Path, memory: str | None) -> Run:
     """
     command = [*RCA, "analyze", str(bundle), "--out", str(out), "--no-trial", "--quiet"]
     command += ["--memory", memory] if memory else []
-    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    with subprocess.Popen(command) as process:
-        peak = _Peak(process.pid)
-        peak.start()
-        code = process.wait()
-    wall_s = time.monotonic() - began
-    if code:
-        raise subprocess.CalledProcessError(code, command)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Run(cpu_s, wall_s, peak.bytes / 1e6, (out / "case.duckdb").stat().st_size / 1e6)
-
-
-class _Peak(threading.Thread):
-    """Watches the memory of a process and of those it started, until it ends."""
-
-    def __init__(self, pid: int) -> None:
-        super().__init__(daemon=True)
-        self._pid, self.bytes = pid, 0
-
-    def run(self) -> None:
-        while now := sum(_resident(pid) for pid in _family(self._pid)):
-            self.bytes = max(self.bytes, now)
-            time.sleep(0.05)
-
-
-def _family(pid: int) -> list[int]:
-    try:
-        tasks = list(Path(f"/proc/{pid}/task").iterdir())
-        children = [int(c) for t in tasks for c in (t / "children").read_text().split()]
-    except OSError:
-        return [pid]
-    return [pid, *(one for child in children for one in _family(child))]
-
-
-def _resident(pid: int) -> int:
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, IndexError):
-        return 0
-    return pages * resource.getpagesize()
+    taken = process.run(command)
+    case_mb = (out / "case.duckdb").stat().st_size / 1e6
+    return Run(taken.cpu_s, taken.wall_s, taken.peak_mb, case_mb)
 
 
 def main() -> None:
