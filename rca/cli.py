@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 from rca import __version__
 from rca.commands.compare import compare
 from rca.commands.ending import told
+from rca.commands.examples import EXAMPLES
+from rca.commands.examples import tell as tell_examples
 from rca.commands.fleet import fleet
 from rca.commands.judge import (
     JudgeOption,
@@ -42,7 +44,10 @@ if TYPE_CHECKING:
 
 
 class _Commands(TyperGroup):
-    """The commands; Ctrl-C ends them as what it is, which Typer would call an abortion."""
+    """The commands in the order in which one needs them; Ctrl-C ends them as what it is."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(EXAMPLES)
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -56,6 +61,7 @@ app = typer.Typer(
     name="rca",
     cls=_Commands,
     help="Offline root-cause analysis of LLM inference incidents: recordings in, postmortem out.",
+    epilog=f"\b\nBegin with:\n  {EXAMPLES['analyze'].line}",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -358,6 +364,8 @@ def evaluate(
 def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False))
 
+
+tell_examples(app)
 
 if __name__ == "__main__":
     main()

@@ -60,7 +60,7 @@ def test_timeline_has_a_panel_for_each_kind_of_recording() -> None:
         "requests in flight, and of them waiting in a queue",
         "vllm e2e latency (s)  E7",
         "vllm waiting (requests)  E1",
-        "vllm KV usage (share)  E2",
+        "vllm KV usage  E2",
     ]
     marks = spec["vconcat"][0]["layer"][2]["data"]["values"]
     assert [m["text"].split(":")[0] for m in marks] == [

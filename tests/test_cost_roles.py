@@ -131,3 +131,25 @@ def test_an_engine_is_known_by_what_is_measured_of_it(
     assign(case)
     assert engines(case) == {"mixtral-server"}
     assert of_engine(case)(subject) is told
+
+
+def test_an_engine_on_tensorrt_llm_tells_of_requests_cache_and_batch(case: Case) -> None:
+    """Names as its collector exports them; a gateway puts `trtllm:` in front of the older ones."""
+    source = add_source(case, "incident", "metrics")
+    labels = {"instance": "10.0.0.1:8000", "engine_type": "trtllm"}
+    told = {
+        "trtllm:time_to_first_token_seconds_sum": [0.0, 6.0, 18.0],
+        "trtllm:time_to_first_token_seconds_count": [0.0, 30.0, 60.0],
+        "trtllm_num_requests_waiting": [1.0, 2.0, 3.0],
+        "trtllm_kv_cache_utilization": [0.25, 0.5, 0.75],
+        "trtllm_prompt_tokens_total": [0.0, 1000.0, 3000.0],
+        "trtllm_prompt_cached_tokens_total": [0.0, 500.0, 700.0],
+    }
+    for name, numbers in told.items():
+        add_series(case, source, name, labels, [(15.0 * i, v) for i, v in enumerate(numbers)])
+    assign(case)
+    assert values(case, "ttft") == [0.2, 0.4]
+    assert values(case, "waiting") == [1, 2, 3]
+    assert values(case, "kv_usage") == [0.25, 0.5, 0.75]
+    assert values(case, "prompt_throughput") == [66.667, 133.333]
+    assert values(case, "prefix_hit_rate") == [0.5, 0.1]

@@ -22,6 +22,7 @@ import pytest
 import typer
 from llm_server import serving, use
 from markdown_it import MarkdownIt
+from typer.testing import CliRunner
 
 from rca.cli import app
 
@@ -235,3 +236,22 @@ def test_options_in_running_text_exist() -> None:
             before = words[: words.index("--")] if "--" in words else words
             used = {w.split("=")[0] for w in before if w.startswith("--")}
             assert used <= (options(known[name]) if name else set()), f"{page.name}: rca {said}"
+
+
+def test_help_says_what_each_command_is_for_and_how_to_call_it() -> None:
+    from rca.commands.examples import EXAMPLES
+
+    shown = CliRunner().invoke(app, ["--help"], terminal_width=80).output
+    known = commands()
+    assert list(EXAMPLES) == re.findall(
+        r"^  (\w+)  +\S", shown.split("Commands:")[1], re.MULTILINE
+    )
+    for name, told in EXAMPLES.items():
+        assert re.search(rf"^  {name} +{re.escape(told.short)}$", shown, re.MULTILINE), name
+        words = shlex.split(told.line.partition(" > ")[0])[1:]
+        called = next(n for n in (" ".join(words[:2]), words[0]) if n in known)
+        assert called.split()[0] == name
+        assert {word for word in words if word.startswith("--")} <= options(known[called])
+        if name != "fleet":
+            said = CliRunner().invoke(app, [name, "--help"], terminal_width=80).output
+            assert f"  {told.line}\n" in said, name

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rca.case import Case
-from rca.plain import printable
+from rca.plain import percent, printable
 
 ORPHAN_SHARE = 0.02
 SAMPLED_BELOW = 0.9
@@ -110,7 +110,7 @@ def _sampling(case: Case) -> Iterator[Gap]:
         of = f" of {printable(service, 60)}" if service else ""
         yield Gap(
             "sampled_traces",
-            f"traces have {spans} of the {requests} requests{of} that the metrics count ({spans / requests:.0%}): "
+            f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)}): "
             "counts and high quantiles from spans are biased",
             "which single requests were slow, and whose they were",
             "OTEL_TRACES_SAMPLER=always_on for the engine and gateway, or tail sampling that keeps all slow and failed requests",

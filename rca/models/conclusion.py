@@ -11,6 +11,7 @@ from rca.models.figures import ASKED, Figures
 from rca.models.pairing import PAIRS, Pairing
 from rca.models.ranking import DEAD_BAND, Rank
 from rca.models.screening import mean_of, still
+from rca.plain import percent
 
 FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
 _NEARLY_ALL = 0.8
@@ -73,7 +74,7 @@ def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
         noisy = all(_may_be_mended(pairing, figure) for figure in slow)
         doubt = "; whether that is all of it, the noise does not show" if noisy else ""
         return Verdict(
-            "partial_fix", f"the fix takes {share:.0%} of the effect away{doubt}{price}"
+            "partial_fix", f"the fix takes {percent(share)} of the effect away{doubt}{price}"
         )
     return Verdict("mechanism_only", f"reproduced, but the fix does not mend it{price}")
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+
+_FIGURE = re.compile(r"[×−]?[0-9]")
 
 
 @dataclass(frozen=True)
@@ -20,3 +23,12 @@ class Section:
     rows: Sequence[tuple[str, ...]] = field(default_factory=list)
     query: str = ""
     diagram: str = ""
+
+    @property
+    def numeric(self) -> frozenset[int]:
+        """The columns that hold figures alone, by position; they are set to the right."""
+        columns = list(zip(*self.rows, strict=True))
+        return frozenset(
+            i for i, column in enumerate(columns)
+            if any(column) and all(not value or _FIGURE.match(value) for value in column)
+        )  # fmt: skip

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rca.answer import Answer
 from rca.case import Case
 from rca.findings import graph
-from rca.plain import duration, moment, number, percent, printable, quantity, size
+from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
 from rca.postmortem.section import Section
 
@@ -62,7 +62,7 @@ def _slow(answer: Answer) -> Iterator[Section]:
     told = [a for a in answer.findings.slow_attributes if a.is_telling][:_ATTRIBUTES]
     if told:
         rows = [
-            (a.statement, f"×{number(a.lift)} ({number(a.lift_low)} to {number(a.lift_high)})", f"{a.q_value:.2g}")
+            (a.statement, f"×{number(a.lift)} ({number(a.lift_low)} to {number(a.lift_high)})", number(a.q_value))
             for a in told
         ]  # fmt: skip
         tested = f"{told[0].n_tested} attributes were tested, false discoveries held to 5 %."
@@ -178,7 +178,7 @@ def _heat(answer: Answer) -> Iterator[Section]:
 def _indicators(answer: Answer) -> Iterator[Section]:
     shown = [i for i in answer.findings.indicators if i.name != "queue_model_ratio"]
     rows = [
-        (i.name.replace("_", " ") + (f", {i.subject}" if i.subject else ""),
+        (role_words(i.name) + (f", {i.subject}" if i.subject else ""),
          "" if i.reference is None else quantity(i.reference, i.unit),
          "" if i.observed is None else quantity(i.observed, i.unit),
          {True: "yes", False: "no", None: ""}[i.is_flagged],

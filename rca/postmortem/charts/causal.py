@@ -13,7 +13,11 @@ from rca.postmortem.charts.style import WIDTH
 
 _COLUMNS = ("change", "cause", "mechanism", "symptom")
 _GAP, _ROW, _BOX = 104, 58, 44  # px: between columns, from box to box, height of a box
-_LINE, _LETTERS = 13, 23  # px from line to line; letters in the narrowest box of the report
+_LINE, _LETTER, _MARGIN = (
+    13,
+    6.6,
+    16,
+)  # px: from line to line, a wide letter, left free in a box
 
 
 _Channel = Callable[[str], Any]
@@ -79,12 +83,13 @@ def _columns(edges: Sequence[Edge]) -> list[dict[str, str]]:
 def _placed(columns: list[dict[str, str]], box: float, height: float) -> dict[str, _Node]:
     """Each column down the middle of the picture; the first of it on top, where y is largest."""
     nodes = {}
+    letters = max(int((box - _MARGIN) / _LETTER), 8)
     for position, column in enumerate(columns):
         step = height / len(column)
         for row, (key, label) in enumerate(column.items()):
             middle = height - step * (row + 0.5)
             nodes[key] = _Node(
-                textwrap.wrap(label, _LETTERS)[:3], position * (box + _GAP), middle
+                textwrap.wrap(label, letters)[:3], position * (box + _GAP), middle
             )
     return nodes
 

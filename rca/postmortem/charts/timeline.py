@@ -18,6 +18,7 @@ _BESIDE: tuple[tuple[str, Literal["left", "right"], int], ...] = (
     ("left", "right", -8),
 )
 _LABEL_PX = 330
+_THOUSANDS = 10_000  # from here on an axis counts in k and M
 
 
 def timeline(data: ChartData, width: int = WIDTH) -> Any:
@@ -288,19 +289,23 @@ class _Panels:
         unit, scale = item.unit, 1.0
         if unit == "s" and max(abs(value) for _, value in points) < 2:
             unit, scale = "ms", 1e3
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"at": ts / 1e6, "value": value * scale, "time": moment(ts)} for ts, value in points
         ]
         line = alt.Chart(Rows(rows)).mark_line(style="stem", strokeWidth=1.4)
+        largest = max(abs(row["value"]) for row in rows)
+        form = "~%" if unit == "share" else "~s" if largest >= _THOUSANDS else ","
         tip = [alt.Tooltip("time:N", title="UTC"), alt.Tooltip("value:Q", format=".4~g")]
         layers = [
-            line.encode(x=self._x, y=alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4, format="~s")), tooltip=tip)
+            line.encode(x=self._x, y=alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4, format=form)), tooltip=tip)
         ]  # fmt: skip
         if item.reference is not None:
             healthy = alt.Chart(Rows([{"value": item.reference * scale}]))
             layers.append(healthy.mark_rule(style="healthy").encode(y=alt.Y("value:Q")))
         name = wording.label(item)
-        title = f"{name} ({unit})  {item.id}" if unit else f"{name}  {item.id}"
+        title = (
+            f"{name} ({unit})  {item.id}" if unit not in {"", "share"} else f"{name}  {item.id}"
+        )
         return self._layer(title, layers, 64)
 
     def _layer(self, title: str, layers: list[Any], height: int) -> Any:
