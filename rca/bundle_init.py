@@ -55,7 +55,7 @@ class Recording(NamedTuple):
     record: str
 
 
-_ENGINE = ("vllm_", "sglang_", "tgi_", "nv_inference", "llm_d_", "ray_serve_")
+_ENGINE = ("vllm_", "sglang_", "tgi_", "nv_inference", "trtllm_", "llm_d_", "ray_serve_")
 _HOST = ("container_", "kube_", "node_")
 _GPU = ("DCGM_", "nv_gpu", "cuda_")
 

@@ -208,7 +208,7 @@ def with_edges(case: Case) -> Case:
     case.execute(
         """INSERT INTO causal_edge VALUES
         (1, 'kv_pool_too_small', 'change:c41', 'change of deployment/vllm-llama', 'change', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 0.93, 'unknown', NULL, NULL, NULL),
-        (2, 'kv_pool_too_small', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 'E2', 'vllm: kv usage up', 'mechanism', 0.9, 'unknown', NULL, NULL, NULL),
+        (2, 'kv_pool_too_small', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 'E2', 'vllm: KV usage up', 'mechanism', 0.9, 'unknown', NULL, NULL, NULL),
         (3, 'kv_pool_too_small', 'cause:kv_pool_too_small', 'kv pool too small', 'cause', 'E1', 'vllm: waiting up', 'mechanism', 0.9, 'unknown', NULL, NULL, NULL),
         (4, 'kv_pool_too_small', 'E1', 'vllm: waiting up', 'mechanism', 'E7', 'vllm: e2e latency up', 'symptom', 0.8, 'cause first', 30000000000, 1, 2)"""
     )

@@ -127,7 +127,7 @@ class Charts:
 
     def causal(self) -> Any:
         """What brought what about, as far as the evidence tells."""
-        return _coloured(causal_graph(self._data.answer))
+        return _coloured(causal_graph(self._data.answer, _REPORT_WIDTH))
 
     def batch(self) -> Any:
         """Where the objective held in `rca trial --what-if batch`."""

@@ -9,15 +9,10 @@ from typing import Any, NamedTuple
 from rca.answer import Answer
 from rca.findings.records import Edge
 from rca.plain import confidence, duration, printable
-from rca.postmortem.charts.style import WIDTH
 
 _COLUMNS = ("change", "cause", "mechanism", "symptom")
-_GAP, _ROW, _BOX = 104, 58, 44  # px: between columns, from box to box, height of a box
-_LINE, _LETTER, _MARGIN = (
-    13,
-    6.6,
-    16,
-)  # px: from line to line, a wide letter, left free in a box
+_GAP, _ROW, _BOX = 84, 58, 44  # px: between columns, from box to box, height of a box
+_LINE, _LETTER, _MARGIN = 13, 6.4, 12  # px: from line to line, a letter, free in a box
 
 
 _Channel = Callable[[str], Any]
@@ -29,7 +24,7 @@ class _Node(NamedTuple):
     middle: float
 
 
-def causal_graph(answer: Answer, width: int = WIDTH) -> Any:
+def causal_graph(answer: Answer, width: int) -> Any:
     """Boxes and arrows of `causal_edge`; None without a diagnosis or without edges."""
     edges = answer.findings.edges
     if answer.verdict.status != "diagnosed" or not edges:
