@@ -65,12 +65,18 @@ class Lookalike:
 
 @dataclass(frozen=True)
 class ChangeMark:
-    """Changes that bring the cause about; `required` when it cannot come about without one."""
+    """Changes that bring the cause about.
+
+    Attributes:
+        required: Whether it cannot come about without one.
+        build: Whether any new build of the engine may hold it.
+    """
 
     kinds: tuple[str, ...]
     words: re.Pattern[str]
     concerns: str
     required: bool = False
+    build: bool = False
 
 
 @dataclass(frozen=True)
@@ -233,6 +239,7 @@ def _cause(row: dict[str, Any]) -> Cause:
             re.compile(change.get("words") or r"(?!)", re.IGNORECASE),
             change.get("concerns", "any"),
             bool(change.get("required", False)),
+            bool(change.get("build", row["class"] == "code-regression")),
         ),
         lookalikes=tuple(Lookalike(**r) for r in row.get("lookalike", ())),
         fixes=tuple(Fix(**r) for r in row["fix"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 
 import pytest
 from telemetry_builder import add_series, add_source, add_span
@@ -69,6 +70,75 @@ def test_requests_with_penalties_or_a_schema_against_the_others(case: Case) -> N
 def test_time_in_the_server_before_the_queue(case: Case) -> None:
     add_request(case, add_source(case, "trace"), "a", ttft_s=0.75)
     assert values(case, "frontend_time") == [0.5]
+
+
+def test_where_nobody_asks_for_a_schema_none_costs_more(case: Case) -> None:
+    """Else a kind of request that is new in the incident would have nothing to be held against."""
+    healthy, trace = add_source(case, "trace", "baseline"), add_source(case, "trace")
+    for i in range(2):
+        add_request(case, healthy, f"h{i}")
+        add_request(case, trace, f"p{i}")
+        add_request(case, trace, f"j{i}", ttft_s=3.0, gen_ai__output__type="json")
+    assert sorted(values(case, "schema_cost")) == [1.0, 10.0]
+
+
+def add_decodes(case: Case, source: int, held_s: float, each_s: float) -> float:
+    """Three minutes of an engine whose steps take longer by the text that all running requests have.
+
+    Args:
+        held_s: Time of a step for each token written so far.
+        each_s: Time of a step for each running request.
+
+    Returns:
+        The share of all steps' time that the text took.
+    """
+    dice = Random(7)
+    coming = sorted(dice.uniform(0, 180) for _ in range(700))
+    running: list[
+        tuple[int, float, int, int]
+    ] = []  # (index, first s, tokens wanted, tokens made)
+    now, by_text, spent, begun = 0.0, 0.0, 0.0, 0
+    while begun < len(coming) or running:
+        while begun < len(coming) and coming[begun] <= now:
+            running.append((begun, now, dice.randint(5, 60), 1))
+            begun += 1
+        text = sum(made for *_, made in running)
+        step = 0.01 + each_s * len(running) + held_s * text
+        by_text, spent, now = by_text + held_s * text, spent + step, now + step
+        grown = [(i, first, wanted, made + 1) for i, first, wanted, made in running]
+        for i, first, wanted, made in grown:
+            if made == wanted:
+                add_span(
+                    case, source, f"d{i}", "mixtral-server", "llm_request", first, now - first,
+                    gen_ai__usage__completion_tokens=made, gen_ai__usage__prompt_tokens=dice.randint(1, 9),
+                    gen_ai__latency__time_in_model_decode=now - first,
+                )  # fmt: skip
+        running = [r for r in grown if r[3] < r[2]]
+    return by_text / spent
+
+
+@pytest.mark.parametrize(
+    ("held_s", "each_s"), [(0.0, 0.0), (0.0, 0.004), (2e-4, 0.0), (2e-4, 0.002)]
+)
+def test_what_the_text_written_so_far_costs(case: Case, held_s: float, each_s: float) -> None:
+    """A larger batch costs too, and has more text: what goes with the text alone is told apart."""
+    share = add_decodes(case, add_source(case, "trace"), held_s, each_s)
+    ((found,),) = case.rows(
+        "SELECT sum(num) / sum(den) FROM signal_value WHERE role = 'text_cost'"
+    )
+    assert found == pytest.approx(share, abs=0.15)
+    assert (found > 0.25) == (held_s > 0)
+
+
+def test_blocks_that_belong_to_no_running_request(case: Case) -> None:
+    """A cache that is full while nothing runs; full of a batch, or empty with none, is as it should be."""
+    metrics = add_source(case, "metrics")
+    running, usage = [8, 8, 8, 0, 1, 0], [0.4, 0.9, 0.5, 0.8, 0.9, 0.1]
+    for name, level in (("num_requests_running", running), ("kv_cache_usage_perc", usage)):
+        add_series(case, metrics, f"vllm:{name}", POD, list(enumerate(level)))
+    assign(case)
+    assert values(case, "kv_without_work") == [0, 0, 0, 1, 1, 0]
+    assert values(case, "kv_per_request") == [0.05, 0.113, 0.062, 0.9]
 
 
 def test_an_engine_that_goes_on_after_its_caller_has_gone(case: Case) -> None:

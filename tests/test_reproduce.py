@@ -243,3 +243,44 @@ def test_two_faults_leave_two_changes_and_the_red_herring_none(tmp_path: Path) -
     assert (truth["kind"], truth["cause"], truth["changes"]) == ("healthy", "", [])
     (memory,) = _series(calm / "incident")["process_resident_memory_bytes"]
     assert _values(memory)[-1] - _values(memory)[14] > 10 << 20
+
+
+@pytest.mark.parametrize("cause", ["structured_output_compile", "healthy"])
+def test_requests_for_a_structured_answer_say_so(tmp_path: Path, cause: str) -> None:
+    out = reproduce(cause, tmp_path / "b", engine="twin", lengths=SHORT)
+    asked = [
+        s for s in _spans(out / "incident") if "gen_ai.output.type" in str(s["attributes"])
+    ]
+    assert bool(asked) == (cause != "healthy")
+    assert {s["name"] for s in asked} <= {"POST /v1/completions"}
+
+
+def test_what_the_log_takes_is_counted_as_written(tmp_path: Path) -> None:
+    out = reproduce("verbose_logging", tmp_path / "b", engine="twin", lengths=SHORT)
+    (healthy,) = _series(out / "baseline")["container_fs_writes_bytes_total"]
+    (logging,) = _series(out / "incident")["container_fs_writes_bytes_total"]
+    assert max(_values(healthy)) == 0
+    assert _values(logging)[-1] > 10_000
+
+
+def test_an_engine_that_ignores_who_has_gone_goes_on_after_its_caller(tmp_path: Path) -> None:
+    out = reproduce(
+        "zombie_requests_after_disconnect", tmp_path / "b", engine="twin", lengths=SHORT
+    )
+    spans = _spans(out / "incident")
+    ends = {
+        (s["traceId"], s["name"]): int(s["endTimeUnixNano"])
+        for s in spans
+        if s["name"] in ("POST /v1/completions", "llm_request")
+    }
+    status = {"key": "http.response.status_code", "value": {"intValue": "499"}}
+    gone = {s["traceId"] for s in spans if status in s["attributes"]}
+    after = [
+        ends[t, "llm_request"] - ends[t, "POST /v1/completions"]
+        for t in gone
+        if (t, "llm_request") in ends
+    ]
+    assert after
+    assert min(after) > 0
+    others = {t for t, name in ends if name == "llm_request"} - gone
+    assert all(ends[t, "llm_request"] < ends[t, "POST /v1/completions"] for t in others)

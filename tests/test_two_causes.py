@@ -144,3 +144,99 @@ def test_a_cause_left_out_is_not_replaced_by_a_sure_one() -> None:
     found = facts(moves, services={"gc_full": "engine"})
     assert answer(found)[0].cause.id == "gc_pause"
     assert answer(found, "gc_pause")[0].confidence < settings()["least_confidence"]
+
+
+BUILD = Change(
+    "chg-1", "E9", "deploy", "deployment/llm-engine", "deployment/llm-engine image: e:1.8 image: e:1.9", 5.0
+)  # fmt: skip
+SLOWER = {
+    "itl": 0.9,
+    "decode_time": 0.9,
+    "prefill_per_token": 0.8,
+    "prompt_tokens": 0.0,
+    "arrival_rate": 0.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("mark", "cause"),
+    [
+        ({"op_sorts": 0.9}, "sampler_slow_path"),
+        ({"text_cost": 0.7, "host_gap": 0.9, "op_sorts": 0.0}, "detokenize_quadratic"),
+        ({"op_copies": 0.9, "op_converts": 0.9, "op_allocations": 0.9}, "dtype_or_layout_copy"),
+        ({"op_copies": 0.9, "op_converts": 0.0}, "version_upgrade_regression"),
+    ],
+)
+def test_a_slower_build_is_named_only_where_no_mark_is_seen(
+    mark: dict[str, float], cause: str
+) -> None:
+    """Each comes with a new build that is slower all over; copies alone are another mix of operators."""
+    scored = answer(facts(SLOWER | mark, (BUILD,)))
+    assert scored[0].cause.id == cause
+
+
+def test_a_near_relative_of_the_cause_stays_a_guess() -> None:
+    """Calls that are made again tell a storm of retries from a slow service, which shares all else."""
+    storm = SLOW_CALLS | {"downstream_errors": 0.9, "calls_per_request": 0.9, "itl": 0.0}
+    found = facts(storm)
+    assert answer(found)[0].cause.id == "retry_storm"
+    relative = answer(found, "retry_storm")[0]
+    assert relative.cause.id == "dependency_slow"
+    assert relative.confidence <= settings()["circumstantial"] < 0.5
+    assert answer(facts(storm | {"calls_per_request": 0.0}))[0].confidence > 0.8
+
+
+def test_what_leaves_a_strong_move_over_stays_a_guess() -> None:
+    scored = answer(facts(SLOW_CALLS | {"itl": 0.0, "op_syncs": 0.95, "gpu_throttled": 0.95}))
+    assert scored[0].cause.id == "dependency_slow"
+    assert scored[0].confidence <= settings()["circumstantial"]
+
+
+def test_a_cause_told_by_shared_symptoms_alone_stays_a_guess() -> None:
+    """A full cache and a queue are what many causes bring about; blocks without requests are a leak's."""
+    full = {
+        "kv_usage": 0.9,
+        "waiting": 0.9,
+        "queue_time": 0.9,
+        "ttft": 0.9,
+        "running": -0.6,
+        "arrival_rate": 0.0,
+    }
+    assert all(s.confidence <= settings()["circumstantial"] for s in answer(facts(full)))
+    leak = answer(facts(full | {"kv_without_work": 0.8, "preemptions": 0.6}, (BUILD,)))
+    assert leak[0].cause.id == "kv_object_leak"
+    assert leak[0].confidence > 0.8
+
+
+def test_a_pool_does_not_shrink_by_itself() -> None:
+    """Blocks run out: by a setting that was changed, or by a build that holds them."""
+    full = {
+        "kv_usage": 0.9,
+        "preemptions": 0.9,
+        "kv_per_request": 0.9,
+        "waiting": 0.6,
+        "arrival_rate": 0.0,
+    }
+    smaller = Change(
+        "chg-1", "E9", "config", "deployment/llm-engine", "deployment/llm-engine --num-gpu-blocks=64", 5.0
+    )  # fmt: skip
+    of = {c: answer(facts(full, (c,)))[0] for c in (smaller, BUILD)}
+    assert of[smaller].cause.id == "kv_pool_too_small"
+    assert of[smaller].confidence > 0.8 > of[BUILD].confidence
+
+
+def test_any_build_may_hold_what_is_said_to_come_with_one() -> None:
+    causes = load()
+    held = {c.id for c in causes.values() if c.change.build}
+    assert held == {c.id for c in causes.values() if c.cls == "code-regression"} | {
+        "structured_output_compile"
+    }
+    asked = {
+        "schema_share": 0.9,
+        "schema_cost": 0.9,
+        "frontend_time": 0.9,
+        "ttft": 0.6,
+        "arrival_rate": 0.0,
+    }
+    first = answer(facts(asked, (BUILD,)))[0]
+    assert (first.cause.id, first.change) == ("structured_output_compile", BUILD)

@@ -143,7 +143,9 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
     def one(cause: Cause, beside: Cause | None = None) -> Scored:
         return score(cause, observed, found.changes, found.half_life_s, found.slow, beside)
 
-    scored = sorted((one(c) for c in causes), key=lambda s: (-s.score, s.cause.id))
+    scored = [one(c) for c in causes]
+    _let_generic_ones_yield(scored)
+    scored.sort(key=lambda s: (-s.score, s.cause.id))
     together = contributing.pair(scored, observed, one)
     if together is not None:
         ids = {s.cause.id for s in together}
@@ -152,6 +154,15 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
         scored = [*together, *(s for s in scored if s.cause.id not in ids)]
     confidence.calibrate(scored, observed)
     return scored
+
+
+def _let_generic_ones_yield(scored: Sequence[Scored]) -> None:
+    """A cause without a mark of its own is what remains where none that shows its mark fits."""
+    numbers = settings()
+    if any(s.marked and s.score >= numbers["guard_score"] for s in scored):
+        for one in scored:
+            if one.cause.generic:
+                one.score = min(one.score, numbers["unknown_score"])
 
 
 def _record_guard(case: Case, passed: bool) -> None:

@@ -178,7 +178,7 @@ def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> tuple[float, boo
         return 1.0, True
     # A new build of the engine may hold any regression, and says nothing of which.
     new_build = change.kind == "deploy" and _BUILD_WORDS.search(change.text)
-    may_hold = cause.cls == "code-regression" and mark.concerns == "engine"
+    may_hold = mark.build and _concerns("engine", change, slow)
     return (float(settings()["fit_of_any_build"]) if new_build and may_hold else 0.0), False
 
 

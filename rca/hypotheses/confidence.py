@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from rca.catalogue import Cause
 from rca.hypotheses.scoring import Observed, Scored, asks_for_a_cause, spoken_of
 from rca.weights import settings
 
@@ -12,9 +13,8 @@ from rca.weights import settings
 def calibrate(scored: Sequence[Scored], observed: Mapping[str, Observed]) -> None:
     """Set every confidence: softmax over scores with a temperature, `unknown` taking part.
 
-    Causes that are at work together are no rivals. Where the guard does not pass, confidence stays
-    below what a rollback needs: a cause nobody has modelled looks like that. What rests on
-    circumstances only stays a guess.
+    Causes that are at work together are no rivals. What fits badly, rests on circumstances only, leaves a
+    strong move over or has one against it stays a guess: a cause nobody has modelled looks like that.
     """
     numbers = settings()
     temperature = numbers["temperature"]
@@ -30,23 +30,26 @@ def calibrate(scored: Sequence[Scored], observed: Mapping[str, Observed]) -> Non
             for x in (one.score, numbers["unknown_score"], *rivals)
         ]
         one.confidence = powers[0] / sum(powers)
-    safe = bool(scored) and guarded(scored, observed)
-    for one in scored:
-        most = (
-            numbers["circumstantial"]
-            if one.circumstantial
-            else 1.0
-            if safe
-            else numbers["unguarded"]
-        )
-        one.confidence = min(one.confidence, most)
+        if one.circumstantial or not _holds(_with(one, scored), observed):
+            one.confidence = min(one.confidence, numbers["circumstantial"])
 
 
 def guarded(scored: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
-    """Whether the best hypothesis may carry a rollback: it fits well, and explains the strongest moves."""
-    best = scored[0]
-    together = [s for s in scored if s.contributing] or [best]
-    return best.score >= settings()["guard_score"] and explains_strongest(together, observed)
+    """Whether the best hypothesis may carry a rollback: it fits well, explains the strongest moves, and none denies it."""
+    return _holds(_with(scored[0], scored), observed)
+
+
+def _with(one: Scored, scored: Sequence[Scored]) -> Sequence[Scored]:
+    """A hypothesis, the better first of both where two causes are at work together."""
+    return [s for s in scored if s.contributing] if one.contributing else [one]
+
+
+def _holds(together: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
+    return (
+        together[0].score >= settings()["guard_score"]
+        and explains_strongest(together, observed)
+        and not denied(together, observed)
+    )
 
 
 def explains_strongest(together: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
@@ -54,14 +57,36 @@ def explains_strongest(together: Sequence[Scored], observed: Mapping[str, Observ
 
     Weak moves are passed over, and so is demand that fell.
     """
+    moved = sorted(_to_explain(observed), key=lambda o: -abs(o.strength))
+    spoken = spoken_of([s.cause for s in together])
+    return all(o.role in spoken for o in moved[:2])
+
+
+def denied(together: Sequence[Scored], observed: Mapping[str, Observed]) -> bool:
+    """Whether a strong move goes against what one of the causes says, and none accounts for it.
+
+    A near relative of the true cause shares its symptoms, and is told apart by such a move.
+    """
+    causes = [s.cause for s in together]
+    return any(_against(o, causes) for o in _to_explain(observed))
+
+
+def _against(seen: Observed, causes: Sequence[Cause]) -> bool:
+    if any(seen.role in c.neutral for c in causes):
+        return False
+    along = [
+        c.expected[seen.role][0] * seen.strength for c in causes if seen.role in c.expected
+    ]
+    return bool(along) and max(along) <= 0
+
+
+def _to_explain(observed: Mapping[str, Observed]) -> list[Observed]:
+    """Moves too strong to be passed over; demand that fell slows nothing."""
     numbers = settings()
-    moved = [
+    return [
         o
         for role, o in observed.items()
         if abs(o.strength) >= numbers["guard_move"]
         and asks_for_a_cause(role, o)
         and not (role in numbers["demand"] and o.strength < 0)
     ]
-    moved.sort(key=lambda o: -abs(o.strength))
-    spoken = spoken_of([s.cause for s in together])
-    return all(o.role in spoken for o in moved[:2])

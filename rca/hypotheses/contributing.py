@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 
 from rca.catalogue import Cause
-from rca.hypotheses.scoring import Observed, Scored, explained_by, required
+from rca.hypotheses.scoring import Observed, Scored, explained_by, marks, required
 from rca.weights import settings
 
 Rescore = Callable[[Cause, Cause], Scored]
@@ -46,9 +46,7 @@ def pair(
 
 def _stands_alone(one: Scored, observed: Mapping[str, Observed]) -> bool:
     """Whether a required move is more than a consequence of slowness, or a change speaks of the cause."""
-    mere = settings()["consequences"]
-    marks = {r: o for r, o in observed.items() if r not in mere}
-    return one.own_change or required(one.cause, marks) is True
+    return one.own_change or required(one.cause, marks(observed)) is True
 
 
 def _apart(one: Cause, two: Cause, observed: Mapping[str, Observed]) -> bool:

@@ -41,6 +41,7 @@ class Scored:
             recording shows any of them.
         circumstantial: Whether nothing that is its own was seen: its mark was not recorded, or it has
             none and no change of its own either.
+        marked: Whether what decided is more than a consequence of slowness, and the cause is not generic.
         own_change: Whether a change is known that speaks of this cause.
         contributing: Whether it is one of two causes that are at work at once.
     """
@@ -54,6 +55,7 @@ class Scored:
     confidence: float = 0.0
     decided: bool | None = None
     circumstantial: bool = False
+    marked: bool = False
     own_change: bool = False
     contributing: bool = False
 
@@ -85,7 +87,8 @@ def score(
         fit /= numbers[
             "fit_of_any_build"
         ]  # of all that the build may hold, the mark tells which
-    result.circumstantial = result.decided is None or (cause.generic and not result.own_change)
+    result.marked = not cause.generic and required(cause, marks(observed)) is True
+    result.circumstantial = result.decided is None or not (result.marked or result.own_change)
     result.score = total / weights + numbers["change"] * fit
     if changes and fit == 0:
         kind = "required" if cause.change.required else cause.cls
@@ -190,6 +193,12 @@ def required(cause: Cause, observed: Mapping[str, Observed]) -> bool | None:
         for r, seen in measured
         if r in cause.expected
     )
+
+
+def marks(observed: Mapping[str, Observed]) -> dict[str, Observed]:
+    """What was observed, without the moves that slowness itself brings about."""
+    mere = set(settings()["consequences"]) - set(settings()["telling"])
+    return {role: seen for role, seen in observed.items() if role not in mere}
 
 
 def spoken_of(causes: Collection[Cause]) -> frozenset[str]:

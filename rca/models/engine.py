@@ -46,6 +46,9 @@ class Worker(Protocol):
     def collections(self) -> Sequence[int]:
         """Garbage collections so far, by generation."""
 
+    def written_bytes(self) -> int:
+        """Bytes written to disk so far."""
+
 
 class Observer(Protocol):
     """Who watches a run."""

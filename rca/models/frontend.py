@@ -25,6 +25,7 @@ class Frontend:
         self.plan = plan
         self.loads = 0
         self.grammars = 0
+        self.written_bytes = 0
         self._folder = tempfile.TemporaryDirectory(prefix="llm-engine-")
         self._path = Path(self._folder.name) / "vocabulary.json"
         self._path.write_text(json.dumps({f"w{n}": n for n in range(_STOCK_WORDS)}))
@@ -84,7 +85,9 @@ class Frontend:
 
     def log(self, request: str, token: int) -> None:
         """One line a token; unless buffered it is on the disk before this returns."""
-        self._log.write(f"DEBUG request={request} token={token} {'state ' * 20}\n")
+        self.written_bytes += self._log.write(
+            f"DEBUG request={request} token={token} {'state ' * 20}\n"
+        )
         if not self.plan.args.log_buffered:
             self._log.flush()
             os.fsync(self._log.fileno())

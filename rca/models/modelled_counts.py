@@ -98,3 +98,7 @@ class _Counting:
     def collections(self) -> Sequence[int]:
         """As the twin."""
         return self.twin.collections()
+
+    def written_bytes(self) -> int:
+        """As the twin."""
+        return self.twin.written_bytes()

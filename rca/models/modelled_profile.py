@@ -97,6 +97,10 @@ class _Watching:
         """As the twin."""
         return self.twin.collections()
 
+    def written_bytes(self) -> int:
+        """As the twin."""
+        return self.twin.written_bytes()
+
 
 def _name(batch: Batch) -> str:
     prefills, decodes = batch.prefills, batch.decodes

@@ -36,7 +36,7 @@ class Traces:
         """The spans of one finished request."""
         trace = f"{self._rng.getrandbits(128):032x}"
         root, engine = self._id(), self._id()
-        end_ns = (request.finished_ns or request.ready_ns) + _ANSWER_NS
+        end_ns = _left_ns(request) + _ANSWER_NS
         gateway = [_root(request, trace, root, end_ns)]
         served = []
         for number, call in enumerate(request.calls):
@@ -49,13 +49,14 @@ class Traces:
             resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
             resource("retrieval", "2.1", "retrieval-0", served),
         ]
-        if not request.was_aborted:  # the engine writes its spans at the finish only
+        # The engine writes its spans at the finish only, and none where it gives up with the client.
+        if not request.was_aborted or _outlives_client(request):
             own = [
                 _llm_request(request, trace, engine, root, build.model_revision),
                 _tokenize(request, trace, self._id(), engine, build),
             ]
             spans.append(resource("llm-engine", build.version, instance, own))
-        self._lines.append((end_ns, {"resourceSpans": spans}))
+        self._lines.append((max(end_ns, request.finished_ns or 0), {"resourceSpans": spans}))
 
     def _id(self) -> str:
         return f"{self._rng.getrandbits(64):016x}"
@@ -77,6 +78,17 @@ class Traces:
         path.write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
+def _left_ns(request: Request) -> int:
+    """When the client had its answer, or hung up."""
+    if request.was_aborted:
+        return request.token_times_ns[request.arrival.abort_after - 1]
+    return request.finished_ns or request.ready_ns
+
+
+def _outlives_client(request: Request) -> bool:
+    return (request.finished_ns or 0) > _left_ns(request)
+
+
 def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
     span = new_span(trace, span_id, "", "POST /v1/completions")
     span |= times(request.arrival.at_ns, end_ns) | {"kind": SERVER, "status": {}}
@@ -85,6 +97,8 @@ def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
         *_http("POST", status),
         text_attribute("tenant.id", request.arrival.tenant),
     ]
+    if request.arrival.has_schema:
+        span["attributes"].append(text_attribute("gen_ai.output.type", "json"))
     first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span

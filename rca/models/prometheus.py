@@ -281,6 +281,8 @@ def _process_lines(engine: Engine) -> Iterator[tuple[str, dict[str, str], float]
     yield "process_start_time_seconds", {}, round(engine.started_ns / SECOND, 2)
     yield "process_cpu_seconds_total", {}, round(engine.busy_ns / SECOND + 0.01 * alive, 2)
     yield "node_context_switches_total", {}, engine.switches
+    written = engine.worker.written_bytes()
+    yield "container_fs_writes_bytes_total", {"container": "llm-engine"}, written
     yield "process_resident_memory_bytes", {}, engine.worker.memory_bytes()
     for generation, count in enumerate(engine.worker.collections()):
         yield "python_gc_collections_total", {"generation": str(generation)}, count

@@ -17,6 +17,7 @@ from rca.models.workload import VOCABULARY
 
 US = 1_000
 BASE_MEMORY_BYTES = 300 << 20
+LOG_LINE_BYTES = 150
 TENSOR_BYTES = 36 * VOCABULARY * 4
 
 
@@ -59,6 +60,7 @@ class TwinWorker:
         self._grammars = 0
         self._shapes: set[int] = set()
         self._full_collections = 0
+        self._lines = 0.0
 
     def admit(self, request: Request) -> int:
         """Tokenise: a line in the prompt's length, and what the build adds."""
@@ -81,6 +83,7 @@ class TwinWorker:
         sampling = [piece.request for piece in batch.slices if piece.samples]
         extras = self._model_extras(batch) + self._token_extras(sampling)
         sampled = [(r.arrival.index + 7 * r.produced) % VOCABULARY for r in sampling]
+        self._lines += self.plan.args.log_lines_per_token * len(sampling)
         disk_ns = _disk_cost(self.plan, cost) * len(sampling)
         return self._on_threads(total + extras, disk_ns, sampled)
 
@@ -111,6 +114,10 @@ class TwinWorker:
     def collections(self) -> Sequence[int]:
         """By steps, as an allocator-driven collector would."""
         return (self._steps // 2, self._steps // 20, self._full_collections)
+
+    def written_bytes(self) -> int:
+        """What the log has taken."""
+        return int(self._lines) * LOG_LINE_BYTES
 
     def _model_extras(self, batch: Batch) -> float:
         build, args, cost = self.plan.build, self.plan.args, self.cost

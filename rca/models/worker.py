@@ -269,6 +269,10 @@ class TorchWorker:
         pairs = zip(collections(), self._collections_before, strict=True)
         return [now - before for now, before in pairs]
 
+    def written_bytes(self) -> int:
+        """Of the frontend's log."""
+        return self.frontend.written_bytes
+
     def _compile(self) -> FeedForward:
         """The feed-forward layer through the compiler, which costs what compiling costs."""
         import torch._dynamo as dynamo

@@ -30,6 +30,22 @@ room AS (
     FROM engine_state
     WHERE waiting IS NOT NULL AND kv_usage IS NOT NULL
 ),
+-- Scrapes in which the KV cache is nearly full although hardly anything runs, against the batches
+-- that the engine usually has: blocks are held that belong to no running request. And the share of
+-- the cache for each running request.
+held AS (
+    SELECT part, 'kv_without_work' AS role, service, ts_ns,
+        CAST(kv_usage >= 0.7 AND running <= greatest(1, 0.1 * quantile_cont(running, 0.95) OVER (PARTITION BY service))
+            AS INTEGER) AS num,
+        1.0 AS den
+    FROM engine_state
+    WHERE running IS NOT NULL AND kv_usage IS NOT NULL
+),
+per_request AS (
+    SELECT part, 'kv_per_request' AS role, service, ts_ns, kv_usage AS num, running AS den
+    FROM engine_state
+    WHERE running > 0
+),
 spread AS (
     SELECT part, 'running_spread' AS role, service, ts_ns,
         abs(running - lag(running) OVER (PARTITION BY part, service ORDER BY ts_ns)) AS num,
@@ -235,6 +251,8 @@ every AS (
     SELECT * FROM skew
     UNION ALL SELECT * FROM growth
     UNION ALL SELECT * FROM room
+    UNION ALL SELECT * FROM held
+    UNION ALL SELECT * FROM per_request
     UNION ALL SELECT * FROM slow_request
     UNION ALL SELECT * FROM stall
     UNION ALL SELECT * FROM slot
@@ -252,7 +270,7 @@ every AS (
 )
 SELECT
     -- 'metrics' or 'trace': what it is made of.
-    CASE WHEN role IN ('replica_skew', 'restart', 'itl_stalls', 'tokens_per_slot', 'recomputed', 'waiting_with_room', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
+    CASE WHEN role IN ('replica_skew', 'restart', 'itl_stalls', 'tokens_per_slot', 'recomputed', 'waiting_with_room', 'kv_without_work', 'kv_per_request', 'running_spread', 'host_memory_growth', 'gpu_memory_growth') THEN 'metrics' ELSE 'trace' END AS source,
     -- 'incident' or 'baseline'.
     part,
     -- Role, for example 'replica_skew'.

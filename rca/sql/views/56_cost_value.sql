@@ -44,13 +44,15 @@ sampling AS (
     GROUP BY part, service, bin
     HAVING count(*) FILTER (samples) >= 2 AND count(*) FILTER (NOT samples) >= 2
 ),
+-- While nobody asks for a structured answer none costs more: 1, where others do at another time.
 structured AS (
     SELECT part, 'schema_cost' AS role, service, bin * 20000000000 AS ts_ns,
-        median(ttft_ns) FILTER (has_schema) AS num, median(ttft_ns) FILTER (NOT has_schema) AS den
+        coalesce(median(ttft_ns) FILTER (has_schema), median(ttft_ns)) AS num,
+        median(ttft_ns) FILTER (NOT has_schema) AS den
     FROM kind
-    WHERE ttft_ns > 0
+    WHERE ttft_ns > 0 AND EXISTS (SELECT 1 FROM kind WHERE has_schema)
     GROUP BY part, service, bin
-    HAVING count(*) FILTER (has_schema) >= 2 AND count(*) FILTER (NOT has_schema) >= 2
+    HAVING count(*) FILTER (has_schema) <> 1 AND count(*) FILTER (NOT has_schema) >= 2
 ),
 -- What the engine's server does before it queues a request: the first token is counted from the
 -- arrival there, queue and prefill from the queue on.
