@@ -252,17 +252,13 @@ class TorchWorker:
         return sampled
 
     def memory_bytes(self) -> int:
-        """Resident memory at the start and what the engine keeps since.
-
-        The rest of this process's growth is the recording itself, not the engine.
-        """
+        """Resident memory at the start and what the engine keeps since: what else grows is the recording."""
         kept = self.live_bytes() + sum(map(len, self._kept))
         return self._resident_at_start + kept - _BASE_BYTES
 
     def live_bytes(self) -> int:
         """A base and what a build keeps that it should not."""
-        kept = sum(tensor.nbytes for tensor in self._history)
-        return _BASE_BYTES + kept
+        return _BASE_BYTES + sum(tensor.nbytes for tensor in self._history)
 
     def collections(self) -> Sequence[int]:
         """Collections of this process since the worker began."""
