@@ -244,7 +244,7 @@ def test_the_graph_leads_from_the_change_to_what_users_felt() -> None:
     assert len(heads["data"]["values"]) == len(words["data"]["values"]) == 4
     boxes = sorted(frames["data"]["values"], key=lambda b: (b["x"], -b["at"]))
     assert [" ".join(b["label"]) for b in boxes] == [
-        "change of deployment/vllm-llama", "kv pool too small", "vllm: kv usage up", "vllm: waiting up",
+        "change of deployment/vllm-llama", "kv pool too small", "vllm: KV usage up", "vllm: waiting up",
         "vllm: e2e latency up",
     ]  # fmt: skip
     assert labels["data"] == frames["data"]

@@ -45,6 +45,11 @@ def test_first_incident_runs_and_finds_the_cause() -> None:
     shown = ran("01_first_incident")
     assert "logits_processor_leak" in shown["analyze"]
     assert "live_memory_growth" in shown["evidence"]
+    assert (
+        "CAUSE" in shown["answer"]
+        and "SINCE" in shown["answer"]
+        and "<table>" in shown["answer"]
+    )
     assert "image/svg+xml" in shown["attribution"]
     assert "image/svg+xml" in shown["timeline"]
     assert "reference" in shown["reproduce"]
