@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from rca.case import Case
+from rca.op_families import roles_by_operator
 
 _NAMES_SERVICE = ("service", "service_name", "service.name")
 _NAMES_POD = ("pod", "pod_name", "exported_pod", "k8s.pod.name")
@@ -173,7 +174,8 @@ def assign(case: Case) -> int:
         if not known and (own := _own_role(name, labels, kind)):
             row = {"role": own[0], "how": own[1], "scale": 1.0, "combine": "mean"}
             rows.append({**common, **row, "service": service_of(labels)})
-    case.insert("op_family", pl.DataFrame(_op_families()))
+    families = [{"name": op, "role": role} for op, role in roles_by_operator().items()]
+    case.insert("op_family", pl.DataFrame(families))
     return case.insert("series_role", pl.DataFrame(rows)) if rows else 0
 
 
@@ -194,12 +196,3 @@ def _own_role(name: str, labels: dict[str, str], kind: str) -> tuple[str, str] |
         return f"metric:{name.removesuffix('_count')}", "den"
     detail = f"{{quantile={labels['quantile']}}}" if "quantile" in labels else ""
     return f"metric:{name}{detail}", "rate" if kind == "counter" else "gauge"
-
-
-def _op_families() -> list[dict[str, str]]:
-    text = files("rca").joinpath("op_families.toml").read_text(encoding="utf-8")
-    return [
-        {"name": op, "role": role}
-        for role, row in tomllib.loads(text).items()
-        for op in row["ops"]
-    ]

@@ -5,8 +5,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
+from rca.models.arms import run_twin
 from rca.models.faults import FAULTS, find
+from rca.models.figures import Figures, log_ratios
 from rca.models.modelled_counts import count
+from rca.models.ranking import DEAD_BAND
 from rca.models.settings import SECOND, Gateway, Plan
 from rca.models.shared_cache import SharedCache
 
@@ -26,6 +31,38 @@ def test_counts_show_syncs_and_copies() -> None:
     assert healthy["syncs_per_token"] == 0 < syncs["syncs_per_token"]
     copies = count(find("dtype_or_layout_copy").plan(Plan(), 1.0, 30.0), 3)
     assert copies["allocations_per_step"] > 1.5 * healthy["allocations_per_step"]
+
+
+SECONDS = 30.0
+
+
+def _shown(cause: str) -> Figures:
+    """A fault against the healthy service under other traffic."""
+    before, after = Plan(), find(cause).plan(Plan(), 1.0, SECONDS)
+    sides = [
+        run_twin(plan, seed, SECONDS) | count(plan, seed)
+        for plan, seed in ((after, 7), (before, 8))
+    ]
+    return log_ratios(*sides)
+
+
+@pytest.mark.parametrize(
+    ("figure", "moves", "stays"),
+    [
+        ("schema_cost", "structured_output_compile", "tokenizer_cold_load"),
+        ("tokenise_time", "tokenizer_cold_load", "jit_recompile_storm"),
+        ("op_compiles", "jit_recompile_storm", "tokenizer_cold_load"),
+        ("op_sorts", "sampler_slow_path", "detokenize_quadratic"),
+        ("op_copies", "dtype_or_layout_copy", "sampler_slow_path"),
+        ("op_syncs", "implicit_host_sync", "sampler_slow_path"),
+        ("arithmetic_per_step", "version_upgrade_regression", "dtype_or_layout_copy"),
+    ],
+)
+def test_one_figure_tells_two_faults_apart_that_slow_the_same(
+    figure: str, moves: str, stays: str
+) -> None:
+    assert _shown(moves)[figure] > 1.5 * DEAD_BAND
+    assert abs(_shown(stays)[figure]) < DEAD_BAND
 
 
 def _hit_rate(**changes: object) -> tuple[float, int]:

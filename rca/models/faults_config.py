@@ -134,9 +134,7 @@ def _output() -> tuple[Fault, ...]:
             "structured_output_compile",
             "config",
             "grammar_states",
-            apply=lambda plan, dose, _s: plan.with_traffic(schema_share=0.3).with_build(
-                grammar_states=round(1500 * dose)
-            ),
+            apply=lambda plan, dose, _s: plan.with_build(grammar_states=round(1500 * dose)),
             timing=("ttft_p50", "itl_p99"),
             fix=Remedy(
                 "a schema is compiled once",

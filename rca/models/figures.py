@@ -30,6 +30,8 @@ FLOORS: dict[str, float] = {
     "dependency_calls_per_request": 0.0,
     "dependency_wait": 0.0,
     "frontend_wait": 0.0,
+    "tokenise_time": 0.0,  # before a request stands in the engine's queue, grammars included
+    "schema_cost": 0.5,  # first token of structured answers, in those of the others
     "cache_hit_rate": 0.05,
     "version_skew": 0.05,
     "cores_used": 0.05,
@@ -55,8 +57,14 @@ FLOORS: dict[str, float] = {
     "gemm_rows_per_token": 0.0,
     "allocations_per_token": 0.0,
     "syncs_per_token": 0.5,
+    # Calls for each matrix multiplication, as of the roles of that name; healthy steps copy once.
+    "op_copies": 1.0,
+    "op_sorts": 0.05,
+    "op_syncs": 0.05,
+    "op_compiles": 0.05,
     "ops_per_step": 0.0,
     "allocations_per_step": 0.0,
+    "arithmetic_per_step": 1.0,  # operators that compute element by element
     "queue_with_free_seats": 0.05,  # share of time; the cap and the pool have room
     "queue_with_free_blocks": 0.05,  # share of time; the pool has room, the cap may have none
     "tokens_per_step": 0.0,
@@ -64,8 +72,10 @@ FLOORS: dict[str, float] = {
 }
 # Figures of the requests alone, whatever serves them.
 ASKED = frozenset({"arrival_rate", "arrival_cv", "prompt_tokens", "grown_tenants"})
-# A queue shorter than a tenth of a healthy first token is no queue.
-_QUEUE_FLOOR_SHARE = 0.1
+# A wait shorter than a tenth of a healthy first token is no wait.
+_SHARES_OF_TTFT = frozenset({"queue_mean", "dependency_wait", "frontend_wait", "tokenise_time"})
+_WAIT_FLOOR_SHARE = 0.1
+_FEW_OF_A_KIND = 8
 POOL_FULL = 0.9
 _POOL_HAS_ROOM = 0.7  # as the role `waiting_with_room` has it
 LARGEST = math.log(10.0)
@@ -85,8 +95,8 @@ def log_ratios(after: Mapping[str, float], before: Mapping[str, float]) -> dict[
             continue
         high, low = after[key], before[key]
         nothing = floor
-        if key in ("queue_mean", "dependency_wait", "frontend_wait"):
-            nothing = _QUEUE_FLOOR_SHARE * before.get("ttft_p50", 0.0)
+        if key in _SHARES_OF_TTFT:
+            nothing = _WAIT_FLOOR_SHARE * before.get("ttft_p50", 0.0)
         if not (math.isfinite(high) and math.isfinite(low)):
             continue
         high, low = max(high, 0.0) + nothing, max(low, 0.0) + nothing
@@ -230,6 +240,10 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "cache_hit_rate": _mean([c.was_hit for r in every for c in r.calls]),
         "version_skew": _mean([r.has_old_map for r in every]),
         "queue_mean": _mean(queue),
+        "tokenise_time": _mean(
+            [r.queued_ns - r.received_ns for r in every if r.queued_ns and r.received_ns]
+        ),
+        "schema_cost": _schema_cost(done),
         "itl_by_length": _by_length(done),
         "response_bytes": _mean([r.answer_bytes for r in done]),
     }
@@ -244,6 +258,17 @@ def _by_length(done: Sequence[Request]) -> float:
     means = [(r.produced > middle, _own_latencies(r)["itl_p50"]) for r in measured]
     sides = [[gap for is_long, gap in means if is_long is side] for side in (True, False)]
     if not all(sides):
+        return math.nan
+    return percentile(sides[0], 0.5) / percentile(sides[1], 0.5)
+
+
+def _schema_cost(done: Sequence[Request]) -> float:
+    """Median time to first token of structured answers, over that of the others."""
+    sides = [
+        [_own_latencies(r)["ttft_p50"] for r in done if r.arrival.has_schema is side]
+        for side in (True, False)
+    ]
+    if min(map(len, sides)) < _FEW_OF_A_KIND:
         return math.nan
     return percentile(sides[0], 0.5) / percentile(sides[1], 0.5)
 

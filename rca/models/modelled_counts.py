@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rca.models.arms import start
@@ -13,6 +14,7 @@ from rca.models.scheduler import Batch
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TwinWorker
+from rca.op_families import ARITHMETIC, calls_per_gemm
 
 _WARM_STEPS = 60
 _GEMMS = ("aten::mm", "aten::addmm")
@@ -40,7 +42,8 @@ class _Counting:
         self.plan, self.twin = plan, TwinWorker(plan)
         self.counts = False
         self._steps = self._tokens = 0
-        self._calls = self._allocations = self._rows = self._syncs = 0
+        self._allocations = self._rows = self._syncs = 0
+        self._ran: Counter[str] = Counter()
 
     def admit(self, request: Request) -> int:
         """As the twin."""
@@ -68,7 +71,7 @@ class _Counting:
             tops += operator.inner
 
     def _add(self, operator: Operator) -> None:
-        self._calls += 1
+        self._ran[operator.name] += 1
         self._allocations += operator.new_bytes > 0
         self._syncs += operator.name in _SYNCS
         if operator.name in _GEMMS:
@@ -76,15 +79,18 @@ class _Counting:
             self._rows += next(shape[0] for shape in shapes if len(shape) == 2)
 
     def figures(self) -> Figures:
-        """For each step and each sampled token."""
+        """For each step, each sampled token and each matrix multiplication."""
         steps, tokens = max(1, self._steps), max(1, self._tokens)
+        calls = self._ran.total()
         return {
-            "ops_per_step": self._calls / steps,
+            "ops_per_step": calls / steps,
             "allocations_per_step": self._allocations / steps,
-            "ops_per_token": self._calls / tokens,
+            "arithmetic_per_step": sum(self._ran[name] for name in ARITHMETIC) / steps,
+            "ops_per_token": calls / tokens,
             "gemm_rows_per_token": self._rows / tokens,
             "allocations_per_token": self._allocations / tokens,
             "syncs_per_token": self._syncs / tokens,
+            **calls_per_gemm(self._ran),
         }
 
     def memory_bytes(self) -> int:

@@ -19,6 +19,7 @@ from rca.models.scheduler import Batch
 from rca.models.settings import Plan
 from rca.models.twin import TwinWorker
 from rca.models.worker import Runtime, TorchWorker
+from rca.op_families import ARITHMETIC, calls_per_gemm
 
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
 _MOVES = frozenset(
@@ -147,10 +148,13 @@ def count(plan: Plan, made: Runtime, seed: int, steps: int = 200) -> Counts:
     shown = {
         "ops_per_step": counter.operators.total() / steps,
         "allocations_per_step": counter.allocations / steps,
+        "arithmetic_per_step": sum(counter.operators[n] for n in ARITHMETIC) / steps,
         "ops_per_token": counter.operators.total() / tokens,
         "gemm_rows_per_token": counter.gemm_rows / tokens,
         "gemm_rows_max": counter.gemm_rows_max,
         "allocations_per_token": counter.allocations / tokens,
         "syncs_per_token": sum(counter.operators[name] for name in _SYNCS) / tokens,
+        **calls_per_gemm(counter.operators),
     }
+    shown.pop("op_compiles", None)  # the compiler's marks are none of torch's operators
     return Counts(shown, counter.operators)

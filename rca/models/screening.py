@@ -21,20 +21,14 @@ SEEDS = (101, 102)
 SECONDS = 30.0
 STANDS_OUT = 3.0  # times the noise of equal services
 _MORE_EQUAL = 4  # with those of SEEDS fifteen pairs
-OP_FIGURES = frozenset(
-    {
-        "ops_per_token",
-        "ops_per_step",
-        "gemm_rows_per_token",
-        "allocations_per_token",
-        "allocations_per_step",
-        "syncs_per_token",
-    }
-)
-
-
 # Counts for a token follow the mix of prompts and answers in so few steps.
-COUNTED = ("ops_per_step", "allocations_per_step", "syncs_per_token")
+COUNTED = (
+    "ops_per_step", "allocations_per_step", "arithmetic_per_step", "syncs_per_token",
+    "op_copies", "op_sorts", "op_syncs", "op_compiles",
+)  # fmt: skip
+OP_FIGURES = frozenset(
+    {*COUNTED, "ops_per_token", "gemm_rows_per_token", "allocations_per_token"}
+)
 COUNTED_STEPS = 40
 
 

@@ -118,7 +118,7 @@ class Traffic:
     tenants: int = 4
     cold_share: float = 0.0  # requests of a tenant whose prompts are never seen again
     cold_tokens: int = 0
-    schema_share: float = 0.0  # requests that ask for a structured answer
+    schema_share: float = 0.3  # requests that ask for a structured answer
     retrieval_ns: int = 12 * MS  # mean time of the retrieval service
     retrieval_sigma: float = 0.35
     retrieval_errors: float = 0.0  # share of calls that fail

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import random
 from heapq import heapify, heappop, heappush
+from itertools import accumulate
 from typing import NamedTuple
 
 from rca.models.settings import MS, SECOND, Gateway
 
 _KEYS = 60
+# How often each key is asked for, summed up: some are far more popular.
+_ASKED = list(accumulate(1.0 / (1 + key) ** 0.5 for key in range(_KEYS)))
 _OTHERS_A_SECOND = 150  # lookups of the other products
 _LOADERS = 4
 _LOAD_NS = 200 * MS
@@ -44,7 +47,6 @@ class SharedCache:
         self.lookups: list[Lookup] = []
         self.loads: list[Load] = []
         self._rng = random.Random(f"cache:{start_ns}")
-        self._weights = [1.0 / (1 + key) ** 0.5 for key in range(_KEYS)]
         self._valid: dict[int, tuple[int, int]] = {}  # from, until
         if gateway.cache_renews and not gateway.cache_starts_empty:
             ages = [self._rng.randrange(gateway.cache_ttl_ns) for _ in range(_KEYS)]
@@ -56,13 +58,14 @@ class SharedCache:
     def look_up(self, index: int, at_ns: int) -> Lookup:
         """What a request of ours finds."""
         self.advance(at_ns)
-        key = random.Random(f"key:{index}").choices(range(_KEYS), self._weights)[0]
+        key = random.Random(f"key:{index}").choices(range(_KEYS), cum_weights=_ASKED)[0]
         return self._look_up(key, at_ns)
 
     def advance(self, to_ns: int) -> None:
         """Do what the other products look up until then."""
         while self._next_ns < to_ns:
-            self._look_up(self._rng.choices(range(_KEYS), self._weights)[0], self._next_ns)
+            key = self._rng.choices(range(_KEYS), cum_weights=_ASKED)[0]
+            self._look_up(key, self._next_ns)
             self._next_ns += self._gap()
 
     def _gap(self) -> int:

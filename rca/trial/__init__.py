@@ -86,7 +86,7 @@ def _observed(case: Case, cause: str) -> dict[str, float]:
     Recordings call it a skew whenever two versions differ; in the model only a race makes one.
     """
     found = incident_figures.observed(case)
-    if "version_skew" not in catalogue.of(case)[cause].expected:
+    if found.get("version_skew") and "version_skew" not in catalogue.of(case)[cause].expected:
         found.pop("version_skew", None)
     return found
 

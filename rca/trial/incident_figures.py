@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rca.case import Case
 from rca.models.figures import POOL_FULL, log_ratios
+from rca.op_families import ARITHMETIC
 from rca.trial import workload_facts
 
 _COLUMNS = {"ttft": "ttft_ns", "itl": "itl_ns", "e2e": "engine_ns", "request": "e2e_ns"}
@@ -19,6 +20,7 @@ _ROLES = {
     "waiting_with_room": "queue_with_free_blocks",
     "step_tokens": "tokens_per_step",
 }
+_SECONDS = {"queue_mean": "queue_time", "tokenise_time": "tokenise_time"}
 _RATIOS = {
     "preemptions_per_request": ("preemptions", "finish_rate", 1.0),
     "full_collections_per_step": ("gc_full", "steps", 1.0),
@@ -35,10 +37,15 @@ counted AS (
     SELECT s.part,
         step.n,
         (SELECT count(*) FROM cpu_op AS o WHERE o.source_id = s.id AND o.kind = 'op') AS ops,
+        (
+            SELECT count(*)
+            FROM cpu_op AS o
+            WHERE o.source_id = s.id AND o.kind = 'op' AND list_contains(?, o.name)
+        ) AS arithmetic,
         (SELECT count(*) FROM memory_event AS m WHERE m.source_id = s.id AND m.delta_bytes > 0) AS allocations
     FROM source AS s JOIN step ON step.source_id = s.id
 )
-SELECT part, sum(ops) / sum(n), nullif(sum(allocations) / sum(n), 0)
+SELECT part, sum(ops) / sum(n), nullif(sum(allocations) / sum(n), 0), nullif(sum(arithmetic) / sum(n), 0)
 FROM counted
 GROUP BY part
 HAVING sum(n) >= 5 AND sum(ops) > 0
@@ -92,6 +99,7 @@ FROM (SELECT *, after >= 2 * before AND after > 0 AS grown FROM share WHERE befo
 HAVING count(*) > 0
 """
 _NS = 1e9
+_ALL_SKEWED = 0.97
 
 
 def observed(case: Case) -> dict[str, float]:
@@ -100,19 +108,11 @@ def observed(case: Case) -> dict[str, float]:
     The keys are those of rca.models.figures, which also says how zeros are compared.
     """
     before, after = _levels(case)
-    for figure, (top, bottom, scale) in _RATIOS.items():
-        for side in (before, after):
-            if top in side and side.get(bottom, 0.0) > 0:
-                side[figure] = scale * side[top] / side[bottom]
     _prefer_live_memory(case, before, after)
-    sides = [
-        {_ROLES.get(role, role): value for role, value in side.items()}
-        for side in (before, after)
-    ]
+    _only_mixed_versions(before, after)
+    sides = [_renamed(side) for side in (before, after)]
     for side, quantiles in zip(sides, _quantiles(case), strict=True):
         side.update(quantiles)
-        if "queue_time" in side:
-            side["queue_mean"] = side["queue_time"] * _NS
     for figure, (low, high) in _profiled(case).items():
         sides[0][figure], sides[1][figure] = low, high
     told = {
@@ -125,6 +125,24 @@ def observed(case: Case) -> dict[str, float]:
             if value is not None:
                 side[figure] = float(value)
     return log_ratios(sides[1], sides[0])
+
+
+def _renamed(levels: dict[str, float]) -> dict[str, float]:
+    """Levels of roles under the figures' names, and what is made of two of them."""
+    side = {_ROLES.get(role, role): value for role, value in levels.items()}
+    for figure, (top, bottom, scale) in _RATIOS.items():
+        if top in levels and levels.get(bottom, 0.0) > 0 and figure not in levels:
+            side[figure] = scale * levels[top] / levels[bottom]
+    for figure, role in _SECONDS.items():
+        if role in levels:
+            side[figure] = levels[role] * _NS
+    return side
+
+
+def _only_mixed_versions(before: dict[str, float], after: dict[str, float]) -> None:
+    """A race lets some requests meet two versions; where all of them do, nobody raced."""
+    if after.get("version_skew", 0.0) >= _ALL_SKEWED:
+        before["version_skew"] = after["version_skew"]
 
 
 def _levels(case: Case) -> tuple[dict[str, float], dict[str, float]]:
@@ -226,10 +244,10 @@ def _grown_tenants(case: Case) -> tuple[float | None, float | None]:
 
 
 def _profiled(case: Case) -> dict[str, tuple[float, float]]:
-    """Operators and allocations of a step, where both sides were profiled."""
-    rows = {part: values for part, *values in case.rows(_PROFILED)}
+    """Operators, allocations and arithmetic of a step, where both sides were profiled."""
+    rows = {part: values for part, *values in case.rows(_PROFILED, [sorted(ARITHMETIC)])}
     if rows.keys() != {"baseline", "incident"}:
         return {}
-    names = ("ops_per_step", "allocations_per_step")
+    names = ("ops_per_step", "allocations_per_step", "arithmetic_per_step")
     pairs = zip(names, rows["baseline"], rows["incident"], strict=True)
     return {name: (float(low), float(high)) for name, low, high in pairs if low and high}
