@@ -343,7 +343,12 @@ def evaluate(
         typer.Option("--ablations", help="Once more with each recording gone or made worse."),
     ] = False,
     sample: Annotated[
-        int | None, typer.Option("--sample", help="For --ablations: so many bundles.")
+        int | None,
+        typer.Option("--sample", help="For --ablations: so many faults, so many healthy ones."),
+    ] = None,
+    write: Annotated[
+        Path | None,
+        typer.Option("--write", help="For --ablations: a Markdown document for the table."),
     ] = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
@@ -352,12 +357,16 @@ def evaluate(
     from rca import evaluate as evaluating
     from rca.commands import evaluate as eval_command
 
-    how: dict[str, Any] = {"sample": sample} if ablations else {"told_window": told_window}
+    how: dict[str, Any] = {"told_window": told_window}
+    if ablations:
+        how["sample"] = sample
     run = evaluating.ablate if ablations else evaluating.evaluate
     show = eval_command.ablation_text if ablations else eval_command.text
     with progress_bar(quiet or as_json) as (step, _):
         how["progress"] = lambda name, done, n: step(f"{done}/{n} {name}")
         found = run(cases, workers=workers, **how)
+    if ablations and write is not None:
+        eval_command.put(show(found), write, eval_command.command(cases, told_window, sample))
     _print_json(found) if as_json else print(show(found))
 
 

@@ -7,7 +7,7 @@ RcaError
 ├── QueryError       SQL that DuckDB refuses
 ├── CauseError       a cause file that does not hold together
 ├── JudgeError       the language model's endpoint failed; the offline verdict stands
-├── TemplateError    a form for the postmortem that cannot be rendered
+├── TemplateError    a form for a document that cannot be read or filled in
 ├── NsysError        the nsys program is missing or did not do its work
 ├── EngineError      vLLM is missing, did not start or did not answer
 └── MissingExtra     an optional package is needed
@@ -63,7 +63,7 @@ class JudgeError(RcaError):
 
 
 class TemplateError(RcaError):
-    """A form for the postmortem that cannot be read or rendered."""
+    """A form for a document that cannot be read or filled in."""
 
 
 class NsysError(RcaError):

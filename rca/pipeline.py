@@ -65,6 +65,7 @@ class Options:
         resume: Go on with a case that holds a part of the bundle.
         window: Start and end of the incident, ns since the Unix epoch, where they are known.
         without: Causes left out of the catalogue.
+        answer_only: Leave out what the verdict does not rest on: patterns, gaps, fixes and their rules.
         prepare: Called with the case when all is read and nothing concluded.
     """
 
@@ -77,6 +78,7 @@ class Options:
     resume: bool = False
     window: tuple[int, int] | None = None
     without: frozenset[str] = frozenset()
+    answer_only: bool = False
     prepare: Callable[[Case], None] | None = None
 
 
@@ -293,16 +295,20 @@ def _conclude(case: Case, settings: dict[str, Any], options: Options, step: Step
     evidence.gather(case)
     suspects.rank(case)
     attribution.attribute(case)
-    patterns.cluster(case)
+    if not options.answer_only:
+        patterns.cluster(case)
     findings.gather(case)
     step("hypotheses")
     lint.check(case)
     catalogue.keep(case, options.causes)
     hypotheses.rank(case, options.without)
     findings.conclude(case)
-    gaps.look(case)
+    if not options.answer_only:
+        gaps.look(case)
     step("verdict")
     _judge(case, options.judge)
+    if options.answer_only:
+        return
     step("trial")
     trial.run(case, options.trial_budget_s)
     step("fixes")

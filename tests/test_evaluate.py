@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rca.errors import BundleError
-from rca.evaluate import evaluate
+from rca import evaluate as evaluating
+from rca.commands import evaluate as eval_command
+from rca.errors import BundleError, TemplateError
+from rca.evaluate import AS_RECORDED, LEFT_OUT, ablate, evaluate
 from rca.evaluate.scores import Outcome, scores, wilson
 
 SAMPLES = Path(__file__).parent.parent / "sample_traces"
@@ -86,3 +88,57 @@ def test_a_folder_of_bundles_is_scored_and_a_broken_one_counts_as_wrong(tmp_path
 def test_a_folder_without_truth_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match=r"truth\.toml"):
         evaluate(tmp_path)
+
+
+def test_a_healthy_bundle_that_nothing_can_be_said_of_is_no_false_alarm() -> None:
+    told = scores(
+        [
+            outcome("", "a", kind="healthy"),
+            outcome("", "unknown", kind="healthy", status="unknown"),
+            outcome("", "unknown", kind="healthy", status="unknown", found=False),
+            outcome("", "no_incident", kind="healthy", status="no_incident", found=False),
+        ]
+    )["healthy"]
+    assert (told["no_incident"][0], told["false_alarms"][0]) == (0.25, 0.5)
+
+
+def test_ablations_go_over_faults_and_healthy_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("02_kv_pool_too_small", "04_healthy"):
+        shutil.copytree(SAMPLES / name, tmp_path / name)
+    monkeypatch.setattr(evaluating, "ABLATIONS", (AS_RECORDED, "profiles only"))
+    found = ablate(tmp_path, sample=1, workers=1)
+    assert list(found) == [AS_RECORDED, "profiles only", LEFT_OUT]
+    assert found[AS_RECORDED]["fault"]["ac1"][0] == 1.0
+    assert found[AS_RECORDED]["healthy"]["no_incident"][0] == 1.0
+    # Two captures alone show no incident, and no alarm is raised on them.
+    assert found["profiles only"]["fault"]["ac1"][0] == 0.0
+    assert found["profiles only"]["healthy"]["false_alarms"][0] == 0.0
+    assert list(found[LEFT_OUT]) == ["unmodelled"]
+
+
+def test_the_table_of_ablations_is_put_between_its_two_lines(tmp_path: Path) -> None:
+    fault = scores([outcome("a", "a"), outcome("a", "b")])
+    healthy = scores([outcome("", "no_incident", kind="healthy", status="no_incident")])
+    document = tmp_path / "evaluation.md"
+    document.write_text(f"before\n{eval_command.BEGIN}\nold\n{eval_command.END}\nafter\n")
+    text = eval_command.ablation_text({AS_RECORDED: fault | healthy})
+    eval_command.put(text, document, eval_command.command(Path("x/twin"), True, 40))
+    lines = document.read_text().splitlines()
+    assert (lines[0], lines[-1]) == ("before", "after")
+    assert "old" not in lines
+    assert "rca eval twin --ablations --told-window --sample 40" in lines
+    (row,) = [line for line in lines if line.startswith("| as recorded")]
+    cells = [cell.strip() for cell in row.split("|")]
+    assert cells[1:4] == ["as recorded", "2", "0.00"]
+    assert cells[5] == "0.50 [0.09, 0.91]"
+    assert cells[-3:-1] == ["1", "0.00 [0.00, 0.79]"]
+
+
+def test_a_document_without_a_place_for_the_table_is_one_line(tmp_path: Path) -> None:
+    document = tmp_path / "notes.md"
+    document.write_text("nothing here\n")
+    with pytest.raises(TemplateError, match="ablations: begin"):
+        eval_command.put("table", document, "rca eval x")
+    assert document.read_text() == "nothing here\n"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 LEFT_OUT = "its cause left out"
 """The ablation that takes the true cause out of the catalogue."""
 AS_RECORDED = "as recorded"
+ABLATIONS = (AS_RECORDED, *PERTURBATIONS)
+"""The ablations that healthy bundles go through too."""
 Progress = Callable[[str, int, int], None]
 
 
@@ -73,32 +75,41 @@ def ablate(
     *,
     sample: int | None = None,
     workers: int | None = None,
+    told_window: bool = False,
     progress: Progress | None = None,
-) -> dict[str, dict[str, Any]]:
-    """The scores of faults with each kind of recording taken away or made worse; the window is told.
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """The scores of single faults and of healthy bundles, with recordings taken away or made worse.
 
     Args:
-        sample: How many bundles are taken, evenly over their names; all unless given.
+        sample: How many faults and how many healthy bundles are taken at most, evenly over their
+            names; all unless given.
+        told_window: Give each bundle's true window.
 
     Returns:
-        {ablation: scores as of `evaluate`, all faults as one kind}, as recorded first.
+        {ablation: {kind: scores as of `evaluate`}}, as recorded first; with its cause left out a
+        fault is of the kind 'unmodelled'.
 
     Raises:
         BundleError: No truth.toml below the folder.
     """
-    faulty = [b for b in bundles(folder) if len(true_causes(_truth(b))) == 1]
-    taken = faulty[:: max(1, len(faulty) // sample)][:sample] if sample else faulty
-    names = [AS_RECORDED, *PERTURBATIONS, LEFT_OUT]
-    tasks = [
-        Task(bundle, told_window=True, ablation=name) for name in names for bundle in taken
-    ]
-    outcomes = list(_judged(tasks, workers, progress))
-    found: dict[str, dict[str, Any]] = {}
-    for place, name in enumerate(names):
-        part = outcomes[place * len(taken) : (place + 1) * len(taken)]
-        kind = "unmodelled" if name == LEFT_OUT else "fault"
-        found[name] = scores([replace(o, kind=kind) for o in part]).get(kind, {"n": 0})
-    return found
+    every = bundles(folder)
+    faulty = _spread([b for b in every if len(true_causes(_truth(b))) == 1], sample)
+    healthy = _spread([b for b in every if _truth(b).get("kind") == "healthy"], sample)
+    tasks = [Task(b, told_window, name) for name in ABLATIONS for b in faulty + healthy]
+    # A cause cannot be left out where there is none.
+    tasks += [Task(b, told_window, LEFT_OUT) for b in faulty]
+    found: dict[str, list[Outcome]] = {}
+    for task, outcome in zip(tasks, _judged(tasks, workers, progress), strict=True):
+        kind = "unmodelled" if task.ablation == LEFT_OUT else outcome.kind
+        found.setdefault(task.ablation, []).append(replace(outcome, kind=kind))
+    return {name: scores(outcomes) for name, outcomes in found.items()}
+
+
+def _spread(found: list[Path], sample: int | None) -> list[Path]:
+    """At most `sample` of them, evenly over their order."""
+    if not sample or sample >= len(found):
+        return found
+    return [found[i * len(found) // sample] for i in range(sample)]
 
 
 def bundles(folder: Path) -> list[Path]:
@@ -150,6 +161,7 @@ def _options(task: Task, truth: dict[str, Any]) -> Options:
 
     return Options(
         trial_budget_s=None,
+        answer_only=True,
         window=(start_ns, end_ns) if task.told_window and end_ns else None,
         without=true_causes(truth) if task.ablation == LEFT_OUT else frozenset(),
         prepare=prepare,
@@ -175,7 +187,7 @@ def _outcome(
         "two_faults" if kind == "fault" and len(causes) > 1 else kind,
         tuple(sorted({*causes, *truth.get("acceptable", ())})),
         str(truth.get("class", "")),
-        (), "failed", None, 1.0, 0.0, error, tuple(sorted(causes)),
+        (), "failed", None, 1.0, 0.0, error, tuple(sorted(causes)), found=False,
     )  # fmt: skip
     if verdict is None:
         return one
@@ -190,6 +202,7 @@ def _outcome(
         confidence=float(told["confidence"]),
         iou=_iou(truth, verdict["incident"]),
         contributing=tuple(sorted(told["contributing"])),
+        found=verdict["incident"].get("end_ns") is not None,
     )
 
 

@@ -27,6 +27,7 @@ class Outcome:
         contributing: Causes said to be at work at once, empty when one was said.
         iou: Overlap of the windows by their union, None where the truth has none.
         error: Why there is no answer, None when there is one.
+        found: Whether an incident was found; where nothing can be judged, none is.
     """
 
     case: str
@@ -41,6 +42,7 @@ class Outcome:
     error: str | None = None
     causes: tuple[str, ...] = ()
     contributing: tuple[str, ...] = ()
+    found: bool = True
 
     def hit(self, k: int) -> bool:
         """Whether a right answer is among the first k."""
@@ -83,7 +85,8 @@ def _of_kind(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     n = len(outcomes)
     calm = sum(o.status == "no_incident" for o in outcomes)
     if kind == "healthy":
-        return {"n": n, "no_incident": wilson(calm, n), "false_alarms": wilson(n - calm, n)}
+        alarms = sum(o.found and o.status != "no_incident" for o in outcomes)
+        return {"n": n, "no_incident": wilson(calm, n), "false_alarms": wilson(alarms, n)}
     if kind == "unmodelled":
         return {
             "n": n,

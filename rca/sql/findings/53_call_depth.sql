@@ -33,7 +33,7 @@ size AS (
 ),
 level AS (
     SELECT w.depth,
-        count(*) FILTER (side = 'window') / any_value(z.n_window) AS per_request,
+        count(*) FILTER (side = 'window') / nullif(any_value(z.n_window), 0) AS per_request,
         count(*) FILTER (side = 'reference') / nullif(any_value(z.n_reference), 0) AS per_request_reference,
         avg(dur_ns) FILTER (side = 'window') AS mean_ns,
         avg(dur_ns) FILTER (side = 'reference') AS mean_reference_ns,
