@@ -28,12 +28,17 @@ LEAST_PEAK = 4.5
 """Peak of the correlation against its own scatter far from the peak."""
 LEAST_FIT = 0.75
 """Correlation of the peak's shape with the triangle that scrapes make of one true lag."""
+CLEAR_PEAK, CLEAR_FIT, CLEAR_MARGIN = 9.0, 0.6, 2.0
+"""A peak this high needs less of the shape, if it is also so many times the next best: many lags bring noise."""
 LEAST_SHIFT_S = 1.0
 LARGEST_ERROR_S = 3.0
 """A target whose lag is no better known than this says nothing."""
 _COARSE = 0.05
 """Error in scrape intervals that resampling does not see: ends of spans and of counts differ a little."""
-_REACH_S = 60.0
+_REACH_S = 75.0
+"""Lags that are looked for: clocks may be a minute apart, and the peak must stand within the reach."""
+_LEAST_SHARED = 1 / 3
+"""Part of a recording that spans and counts must still share at the largest lag."""
 _LOCAL = 9
 _RESAMPLES = 100
 _BLOCK = 4
@@ -60,6 +65,11 @@ class Target:
     def step_s(self) -> float:
         """Distance of scrapes."""
         return float(np.median(np.diff(self.edges_s)))
+
+    def spans_inside(self, lag_s: float) -> int:
+        """Spans that end within the scrapes when they are moved by `lag_s`."""
+        first, last = self.edges_s[0] - lag_s, self.edges_s[-1] - lag_s
+        return sum(int(((t > first) & (t < last)).sum()) for t in self.ends_s)
 
 
 class Lag(NamedTuple):
@@ -153,18 +163,16 @@ def _target(name: str, counts: pl.DataFrame, spans: pl.DataFrame) -> Target | No
 def estimate(target: Target) -> Lag | None:
     """The lag of one target, None when its peak does not stand out or is badly known."""
     step = target.step_s
-    inside = sum(
-        int(((t > target.edges_s[0]) & (t < target.edges_s[-1])).sum()) for t in target.ends_s
-    )
-    if inside < FEWEST_SPANS or not len(target.counts):
+    if not len(target.counts):
         return None
     whole = float(target.edges_s[-1] - target.edges_s[0])
-    reach = min(max(4 * step, _REACH_S), whole / 3)
+    reach = min(max(4 * step, _REACH_S), whole * (1 - _LEAST_SHARED))
     fine = min(1.0, step / 4)
     lags = np.arange(-np.floor(reach / fine), np.floor(reach / fine) + 1) * fine
     product = _products(target, lags)
-    at, fit, peak = _peak(product.sum(axis=1), lags, step)
-    if fit < LEAST_FIT or peak < LEAST_PEAK or abs(at) > reach - step:
+    peak = _peak(product.sum(axis=1), lags, step)
+    at = peak.lag_s
+    if not peak.stands_out or abs(at) > reach - step or target.spans_inside(at) < FEWEST_SPANS:
         return None
     error = _error(product, lags, step)
     return (
@@ -198,18 +206,36 @@ def _surplus(counts: Floats) -> Floats:
     return surplus
 
 
-def _peak(score: Floats, lags: Floats, step: float) -> tuple[float, float, float]:
-    """Place of the best triangle, its correlation with the score, and its height against the scatter."""
+class _Peak(NamedTuple):
+    """The best triangle: its place, its correlation with the score, its height in scatters of what is
+    far from it, and how many times the height of the next best that is."""
+
+    lag_s: float
+    fit: float
+    height: float = 0.0
+    margin: float = 0.0
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is the one lag that the score speaks of."""
+        clear = self.height >= CLEAR_PEAK and self.margin >= CLEAR_MARGIN
+        return self.height >= LEAST_PEAK and self.fit >= (CLEAR_FIT if clear else LEAST_FIT)
+
+
+def _peak(score: Floats, lags: Floats, step: float) -> _Peak:
+    """The triangle that fits the score best."""
     places, shapes = _triangles(lags, step)
     centred = score - score.mean()
     fits = shapes @ centred / max(float(np.sqrt((centred**2).sum())), 1e-300)
     best = int(np.argmax(fits))
-    far = np.abs(lags - places[best]) > 1.5 * step
+    lag_s, fit = float(places[best]), float(fits[best])
+    far = np.abs(lags - lag_s) > 1.5 * step
     if far.sum() < 4:
-        return float(places[best]), float(fits[best]), 0.0
+        return _Peak(lag_s, fit)
     scatter, level = float(np.std(score[far])), float(np.median(score[far]))
-    height = float(score[int(np.argmin(np.abs(lags - places[best])))]) - level
-    return float(places[best]), float(fits[best]), height / max(scatter, 1e-300)
+    height = float(score[int(np.argmin(np.abs(lags - lag_s)))]) - level
+    rival = float(score[far].max()) - level
+    return _Peak(lag_s, fit, height / max(scatter, 1e-300), height / max(rival, 1e-300))
 
 
 def _triangles(lags: Floats, step: float) -> tuple[Floats, Floats]:

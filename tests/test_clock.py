@@ -25,8 +25,10 @@ def traffic(
     raw: bool = False,
     sampled: float = 0.3,
     per_second: float = 2.0,
+    seconds_long: int = MINUTES * 60,
+    step_s: float = 15.0,
 ) -> Case:
-    """A case whose engines scrape every 15 s, `late_s` after what they count, and whose spans are off.
+    """A case whose engines are scraped every `step_s`, `late_s` after what they count, and whose spans are off.
 
     With `raw` the samples carry the times of their scrapes, as a dump has them; without, those of
     the query's steps.
@@ -36,15 +38,15 @@ def traffic(
     _sources(case)
     spans, series, samples = [], [], []
     for replica, late in late_s.items():
-        count = random.poisson(per_second * MINUTES * 60)
-        start = np.sort(random.uniform(-30, MINUTES * 60, count))
+        count = random.poisson(per_second * seconds_long)
+        start = np.sort(random.uniform(-30, seconds_long, count))
         seconds = random.lognormal(-0.5, 0.8, count)
         kept = random.random(count) < sampled
         spans += [
             _span(f"{replica}-{i}", replica, start[i] + skew_s, seconds[i])
             for i in np.flatnonzero(kept)
         ]
-        steps = np.arange(0, MINUTES * 60 + 1, 15.0)
+        steps = np.arange(0, seconds_long + 1, step_s)
         seen = steps - late
         times = seen if raw else steps
         for ending, le, values in _counters(start + seconds, seconds, seen):
@@ -128,6 +130,40 @@ def test_a_clock_that_is_ahead_is_set_back(skew: float) -> None:
         assert shift_s(case) == pytest.approx(-skew, abs=1.5)
         first = case.scalar("SELECT min(start_ns) FROM span_aligned")
         assert abs(first - (T0 - 30 * SECOND)) < 3 * SECOND
+
+
+@pytest.mark.parametrize("skew", [-60.0, -43.0, 34.0, 60.0])
+def test_a_short_recording_shows_clocks_that_are_a_minute_apart(skew: float) -> None:
+    with traffic(
+        {"a": 0.3}, skew, sampled=1.0, per_second=4.0, seconds_long=110, step_s=1.0
+    ) as case:
+        assert shift_s(case) == pytest.approx(-skew, abs=2.0)
+
+
+def test_traffic_that_comes_in_equal_waves_leaves_the_clock_alone() -> None:
+    """Each wave fits the others, so that the lag may be any number of waves."""
+    with traffic({"a": 0.3}, 0.0, sampled=1.0, seconds_long=600, step_s=5.0) as case:
+        case.execute("DELETE FROM span")
+        waves = [
+            _span(f"w{w}-{i}", "a", 30.0 * w + 3.0 * i / 40, 0.4)
+            for w in range(20)
+            for i in range(40)
+        ]
+        case.insert("span", pl.DataFrame(waves))
+        series = "SELECT id FROM series WHERE name LIKE '%_count' OR name LIKE '%_bucket' AND labels['le'] IN ('0.5', '1.0', '2.5', '5.0', '+Inf')"
+        case.execute(f"UPDATE sample SET value = 0 WHERE series_id NOT IN ({series})")
+        case.execute(
+            f"UPDATE sample SET value = (SELECT count(*) FROM span "
+            f"WHERE start_ns + dur_ns <= sample.ts_ns) WHERE series_id IN ({series})"
+        )
+        # Nothing tells a skew of no wave from one of two.
+        case.execute("UPDATE span SET start_ns = start_ns + 60000000000")
+        assert shift_s(case) == 0.0
+
+
+def test_spans_that_hardly_reach_into_the_scrapes_leave_the_clock_alone() -> None:
+    with traffic({"a": 0.3}, 70.0, sampled=0.5, seconds_long=110, step_s=1.0) as case:
+        assert shift_s(case) == 0.0
 
 
 @pytest.mark.parametrize(
