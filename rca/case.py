@@ -17,7 +17,7 @@ import polars as pl
 from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
 
-SCHEMA_VERSION = "2"
+SCHEMA_VERSION = "3"
 _BATCH_ROWS = 100_000
 _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not move the end
     "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),
@@ -41,6 +41,8 @@ _RESULTS = frozenset(
         "lint_finding", "cause_file",
     }
 )  # fmt: skip
+_FOUND_OUT = ("series_role", "trace_home", "host_clock")
+"""Tables that are made from what parsers filled."""
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
 
 
@@ -245,7 +247,7 @@ class Case:
                 AND t.table_catalog = current_database()
                 AND (c.column_name IN ('source_id', 'series_id') OR t.table_name = 'source')
             ORDER BY ALL"""
-        return [name for (name,) in self.rows(query) if name != "series_role"]
+        return [name for (name,) in self.rows(query) if name not in _FOUND_OUT]
 
     def export(self, table: str, path: Path) -> int:
         """Write a table to a Parquet file, columns in the order of the schema; how many rows."""

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rca import host_clocks
 from rca.case import Case
 
 Floats = npt.NDArray[np.float64]
@@ -90,34 +91,51 @@ class Skew(NamedTuple):
 
 
 def align(case: Case) -> None:
-    """Write source.shift_ns for every trace source, and a note with the estimate or why there is none."""
+    """Write host_clock, source.shift_ns for every trace source, and notes with the estimates.
+
+    Sources of which one calls the other keep their clocks together.
+    """
     case.execute("DELETE FROM ingest_note WHERE code IN ('clock_skew', 'clock_skew_unknown')")
     case.execute("UPDATE source SET shift_ns = 0 WHERE kind = 'trace'")
-    traces = "SELECT id, part FROM source WHERE kind = 'trace' AND n_rows > 0 ORDER BY id"
-    for source_id, part in case.rows(traces):
-        targets = load(case, source_id, part)
-        lags = [lag for t in targets if (lag := estimate(t))]
-        if not lags:
-            _note(case, source_id, "clock_skew_unknown", _why_unknown(targets))
-            continue
-        skew = combine(lags, late_s=0.0 if _is_raw(case, part) else max(x.step_s for x in lags))
-        case.execute(
-            "UPDATE source SET shift_ns = ? WHERE id = ?",
-            (round(skew.shift_s * 1000) * 1_000_000, source_id),
-        )
-        _note(case, source_id, "clock_skew", _wording(skew, lags))
+    linked = host_clocks.align(case)
+    traces = dict(case.rows(
+        "SELECT id, part FROM source WHERE kind = 'trace' AND n_rows > 0 ORDER BY id"
+    ))  # fmt: skip
+    groups = {
+        next((g for g in linked if i in g), frozenset({i})): part for i, part in traces.items()
+    }
+    shifts: dict[int, int] = {}
+    for group, part in groups.items():
+        shift_ns, code, message = _skew(case, sorted(group), part)
+        for source_id in sorted(group & traces.keys()):
+            shifts[source_id] = shift_ns
+            _note(case, source_id, code, message)
+    # All at once: spans of other sources are timed by them.
+    for source_id, shift_ns in shifts.items():
+        case.execute("UPDATE source SET shift_ns = ? WHERE id = ?", (shift_ns, source_id))
 
 
-def load(case: Case, source_id: int, part: str) -> list[Target]:
-    """Targets of the metrics of one part whose requests the trace source has."""
+def _skew(case: Case, source_ids: list[int], part: str) -> tuple[int, str, str]:
+    """The shift of sources that share a clock, ns; code and text of the note."""
+    targets = load(case, source_ids, part)
+    lags = [lag for t in targets if (lag := estimate(t))]
+    if not lags:
+        return 0, "clock_skew_unknown", _why_unknown(targets)
+    skew = combine(lags, late_s=0.0 if _is_raw(case, part) else max(x.step_s for x in lags))
+    return round(skew.shift_s * 1000) * 1_000_000, "clock_skew", _wording(skew, lags)
+
+
+def load(case: Case, source_ids: list[int], part: str) -> list[Target]:
+    """Targets of the metrics of one part whose requests the trace sources have."""
     counts = case.sql(
         "SELECT role, service, replica, coalesce(longer_than, -1) AS longer_than, up_to, ts_ns, "
         "CAST(greatest(n, 0) AS DOUBLE) AS n FROM served_count WHERE part = ? ORDER BY ALL",
         (part,),
     )
     spans = case.sql(
-        "SELECT role, service, replica, end_ns, seconds FROM served_span WHERE source_id = ? ORDER BY ALL",
-        (source_id,),
+        "SELECT role, service, replica, end_ns, seconds FROM served_span WHERE recorded_in IN (SELECT unnest(?)) "
+        "ORDER BY ALL",
+        (source_ids,),
     )
     if counts.is_empty() or spans.is_empty():
         return []

@@ -28,6 +28,7 @@ from rca import (
     machine,
     patterns,
     roles,
+    traces,
     trial,
     window,
 )
@@ -281,6 +282,7 @@ def diagnose(
     """The stages after ingest, each reading and writing tables of the case."""
     step("window")
     roles.assign(case)
+    traces.join(case)
     clock.align(case)
     derived.derive(case)
     alerts.collect(case)

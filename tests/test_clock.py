@@ -161,11 +161,6 @@ def test_traffic_that_comes_in_equal_waves_leaves_the_clock_alone() -> None:
         assert shift_s(case) == 0.0
 
 
-def test_spans_that_hardly_reach_into_the_scrapes_leave_the_clock_alone() -> None:
-    with traffic({"a": 0.3}, 70.0, sampled=0.5, seconds_long=110, step_s=1.0) as case:
-        assert shift_s(case) == 0.0
-
-
 @pytest.mark.parametrize(
     "late", [{"a": 0.0}, {"a": 7.0}, {"a": 14.0, "b": 3.0}, {"a": 11.0, "b": 12.0}]
 )

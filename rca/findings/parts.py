@@ -64,7 +64,7 @@ def _how_many(case: Case) -> int:
     """Requests a side: fewer where traces are large."""
     requests, spans = case.rows(
         "SELECT count(DISTINCT (r.source_id, r.trace_id)), count(*) FROM cohort_request AS r "
-        "JOIN span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id"
+        "JOIN trace_span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id"
     )[0]
     size = spans / requests if requests else 1.0
     return min(_MOST_REQUESTS, max(_FEWEST_REQUESTS, round(_MOST_SPANS / size / 2)))

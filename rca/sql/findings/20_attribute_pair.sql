@@ -12,7 +12,7 @@ WITH chosen AS (
 spans AS (
     SELECT c.request, s.service, s.name, s.kind, s.status, s.attributes, s.parent_id
     FROM chosen AS c
-    JOIN span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
+    JOIN trace_span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
 ),
 -- Few spans have attributes of their own kind: each text is taken apart once.
 text AS (

@@ -12,13 +12,13 @@ value AS (
     UNION ALL SELECT source_id, trace_id, 'output tokens', length_band(output_tokens) FROM reference
     UNION ALL
     SELECT s.source_id, s.trace_id, 'calls', s.service
-    FROM span AS s
+    FROM trace_span AS s
     SEMI JOIN reference AS r ON r.source_id = s.source_id AND r.trace_id = s.trace_id
     WHERE s.parent_id IS NOT NULL
     UNION ALL
     SELECT s.source_id, s.trace_id, 'calls', coalesce(s.attributes ->> '$."server.address"',
         s.attributes ->> '$."peer.service"', s.attributes ->> '$."db.system"')
-    FROM span AS s
+    FROM trace_span AS s
     SEMI JOIN reference AS r ON r.source_id = s.source_id AND r.trace_id = s.trace_id
     WHERE s.kind = 'client'
 )

@@ -20,7 +20,7 @@ SELECT s.source_id, s.trace_id, s.span_id,
     END AS step,
     e.span_id IS NOT NULL AS is_engine, e.queue_ns, e.prefill_ns, e.decode_ns
 FROM chosen AS c
-JOIN span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
+JOIN trace_span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
 LEFT JOIN engine_span AS e
     ON e.source_id = s.source_id AND e.trace_id = s.trace_id AND e.span_id = s.span_id
 WHERE s.start_ns IS NOT NULL AND s.dur_ns IS NOT NULL

@@ -7,7 +7,7 @@ WITH met AS (
         max(coalesce(attributes ->> '$."tokenizer.version"', attributes ->> '$."resource.tokenizer.version"',
             attributes ->> '$."embedding.version"')) AS tokenizer,
         max(coalesce(attributes ->> '$."cache.version"', attributes ->> '$."cache.model_version"')) AS cache
-    FROM span AS s
+    FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
     WHERE s.start_ns IS NOT NULL
         AND regexp_matches(CAST(s.attributes AS VARCHAR),

@@ -9,7 +9,7 @@ spans AS (
     SELECT c.side, s.source_id, s.trace_id, s.span_id, s.parent_id, coalesce(s.service, '') AS service,
         s.dur_ns, s.status = 'error' AS is_failed
     FROM chosen AS c
-    JOIN span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
+    JOIN trace_span AS s ON s.source_id = c.source_id AND s.trace_id = c.trace_id
     WHERE s.dur_ns IS NOT NULL
 ),
 walk AS (

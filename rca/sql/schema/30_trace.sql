@@ -55,3 +55,25 @@ CREATE TABLE span_link (
     -- Attributes, a JSON object.
     attributes JSON NOT NULL
 );
+
+-- Pieces of traces that several sources have: one row for each piece that is filed under another source.
+CREATE TABLE trace_home (
+    -- The source that holds the piece.
+    source_id INTEGER NOT NULL,
+    -- Trace id.
+    trace_id VARCHAR NOT NULL,
+    -- The source that the whole trace is filed under: the first of the same part that holds a piece.
+    home_id INTEGER NOT NULL
+);
+
+-- Corrections of the clocks of single hosts within a source, beside source.shift_ns.
+CREATE TABLE host_clock (
+    -- The source.
+    source_id INTEGER NOT NULL,
+    -- Host, else service, as span_host has it.
+    host VARCHAR NOT NULL,
+    -- What is added to the times of its spans, ns.
+    shift_ns BIGINT NOT NULL,
+    -- Half the width of what calls between the hosts allow, ns.
+    error_ns BIGINT NOT NULL
+);

@@ -6,8 +6,8 @@ WITH child AS (
         c.service,
         greatest(c.start_ns, p.start_ns) AS start_ns,
         least(c.start_ns + coalesce(c.dur_ns, 0), p.start_ns + p.dur_ns) AS end_ns
-    FROM span AS c
-    JOIN span AS p
+    FROM trace_span AS c
+    JOIN trace_span AS p
         ON p.source_id = c.source_id AND p.trace_id = c.trace_id AND p.span_id = c.parent_id
     WHERE p.dur_ns IS NOT NULL AND c.span_id <> p.span_id
 ),
@@ -55,7 +55,7 @@ SELECT
     coalesce(c.child_ns, 0) AS child_ns,
     -- Time it spent itself, or between it and its callee, ns.
     s.dur_ns - coalesce(c.child_ns, 0) AS self_ns
-FROM span AS s
+FROM trace_span AS s
 JOIN source AS src ON src.id = s.source_id
 LEFT JOIN children AS c
     ON c.source_id = s.source_id AND c.trace_id = s.trace_id AND c.parent_id = s.span_id

@@ -1,15 +1,17 @@
 -- Spans of an inference engine with the latencies it measured itself.
 CREATE VIEW engine_span AS
 SELECT
-    -- The source it comes from.
+    -- The source that the trace is filed under.
     s.source_id,
+    -- The source that holds the span.
+    s.recorded_in,
     -- Trace id.
     s.trace_id,
     -- Span id.
     s.span_id,
     -- Service that recorded it; NULL when unknown.
     s.service,
-    -- Start, ns since the Unix epoch, as recorded.
+    -- Start by the clock of the source that the trace is filed under, ns since the Unix epoch.
     s.start_ns,
     -- Duration in ns.
     s.dur_ns,
@@ -47,7 +49,7 @@ SELECT
         s.attributes ->> '$."resource.k8s.pod.name"',
         s.attributes ->> '$."resource.service.instance.id"',
         s.attributes ->> '$."resource.host.name"') AS replica
-FROM span AS s
+FROM trace_span AS s
 WHERE s.dur_ns IS NOT NULL
     AND (s.name IN ('llm_request', 'vllm.request')
         OR json_exists(s.attributes, '$."gen_ai.latency.e2e"')
@@ -57,13 +59,15 @@ WHERE s.dur_ns IS NOT NULL
 CREATE VIEW request AS
 WITH root AS (
     SELECT s.*
-    FROM span AS s
-    LEFT JOIN span AS p
+    FROM trace_span AS s
+    LEFT JOIN trace_span AS p
         ON p.source_id = s.source_id AND p.trace_id = s.trace_id AND p.span_id = s.parent_id
     WHERE p.span_id IS NULL AND s.dur_ns IS NOT NULL
-    -- A trace that lies in several pieces has several roots: the first one stands for the request.
+    -- A trace that lies in several pieces has several roots: a true one stands for the request, of
+    -- several the first.
     QUALIFY row_number() OVER (
-        PARTITION BY s.source_id, s.trace_id ORDER BY s.start_ns, s.dur_ns DESC, s.span_id) = 1
+        PARTITION BY s.source_id, s.trace_id
+        ORDER BY s.parent_id IS NOT NULL, s.start_ns, s.dur_ns DESC, s.span_id) = 1
 ),
 -- The engine span that took longest stands for the request's engine work.
 engine AS (
@@ -72,7 +76,7 @@ engine AS (
         PARTITION BY source_id, trace_id ORDER BY dur_ns DESC, span_id) = 1
 )
 SELECT
-    -- The source it comes from.
+    -- The source that its trace is filed under.
     r.source_id,
     -- 'incident' or 'baseline'.
     src.part,

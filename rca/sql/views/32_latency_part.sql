@@ -5,12 +5,12 @@ WITH call AS (
     SELECT s.source_id, s.trace_id,
         coalesce(s.attributes ->> '$."server.address"', s.attributes ->> '$."peer.service"', s.name) AS callee,
         sum(s.dur_ns) AS ns
-    FROM span AS s
+    FROM trace_span AS s
     WHERE s.kind = 'client' AND s.dur_ns IS NOT NULL
         -- The call that holds the engine's span is the engine's time.
         AND NOT EXISTS (
             SELECT 1 FROM engine_span AS e
-            JOIN span AS x ON x.source_id = e.source_id AND x.trace_id = e.trace_id AND x.span_id = e.span_id
+            JOIN trace_span AS x ON x.source_id = e.source_id AND x.trace_id = e.trace_id AND x.span_id = e.span_id
             WHERE e.trace_id = s.trace_id AND x.parent_id = s.span_id)
         AND s.parent_id IS NOT NULL
     GROUP BY s.source_id, s.trace_id, callee

@@ -15,7 +15,7 @@ JOIN source AS src ON src.id = e.source_id;
 CREATE VIEW span_aligned AS
 SELECT
     -- The source it comes from.
-    s.source_id,
+    s.recorded_in AS source_id,
     -- Trace id.
     s.trace_id,
     -- Span id.
@@ -28,7 +28,7 @@ SELECT
     s.name,
     -- 'internal', 'server', 'client', 'producer' or 'consumer'; NULL when the source does not say.
     s.kind,
-    -- Start, ns since the Unix epoch, the source's clock corrected; NULL when the source does not say.
+    -- Start, ns since the Unix epoch, the clocks of source and host corrected; NULL when the source does not say.
     s.start_ns + src.shift_ns AS start_ns,
     -- Duration in ns; NULL when the source does not say.
     s.dur_ns,
@@ -36,7 +36,7 @@ SELECT
     s.status,
     -- Attributes of the span and its resource, a JSON object.
     s.attributes
-FROM span AS s
+FROM trace_span AS s
 JOIN source AS src ON src.id = s.source_id;
 
 -- What counters gained from one sample to the next. A value below the one before it is a restart

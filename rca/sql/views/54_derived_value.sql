@@ -186,7 +186,7 @@ call AS (
     SELECT s.source_id, src.part, s.trace_id, s.span_id, s.start_ns + src.shift_ns AS ts_ns, s.dur_ns,
         coalesce(s.attributes ->> '$."server.address"', s.attributes ->> '$."peer.service"',
             s.attributes ->> '$."db.system"') AS callee
-    FROM span AS s
+    FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
     WHERE s.kind = 'client' AND s.dur_ns IS NOT NULL
 ),
@@ -212,9 +212,9 @@ ordered AS (
             PARTITION BY s.source_id, s.trace_id, s.parent_id ORDER BY s.start_ns, s.span_id
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns,
         s.trace_id
-    FROM span AS s
+    FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
-    JOIN span AS p
+    JOIN trace_span AS p
         ON p.source_id = s.source_id AND p.trace_id = s.trace_id AND p.span_id = s.parent_id
     WHERE s.span_id <> p.span_id
 ),

@@ -61,7 +61,7 @@ compile_line AS (
 told AS (
     SELECT s.source_id, src.part, s.trace_id, coalesce(s.service, '') AS service,
         s.start_ns + src.shift_ns AS ts_ns, s.kind, s.attributes, CAST(s.attributes AS VARCHAR) AS text
-    FROM span AS s
+    FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
     WHERE s.start_ns IS NOT NULL
 ),

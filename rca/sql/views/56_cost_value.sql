@@ -8,7 +8,7 @@ WITH engine_request AS (
         r.decode_ns / nullif(r.output_tokens - 1, 0) AS token_ns,
         coalesce(lower(string_agg(CAST(s.attributes AS VARCHAR), ' ')), '') AS text
     FROM request AS r
-    JOIN span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id
+    JOIN trace_span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id
         -- Options of a request stand on its first span or on the engine's.
         AND regexp_matches(CAST(s.attributes AS VARCHAR), 'gen_ai|llm|response_format|guided|schema')
     WHERE r.engine_ns IS NOT NULL
@@ -68,9 +68,9 @@ outlived AS (
         CAST(e.start_ns + e.dur_ns > p.start_ns + p.dur_ns + 1000000000 AS INTEGER) + 0.0 AS num, 1.0 AS den
     FROM engine_span AS e
     JOIN source AS src ON src.id = e.source_id
-    JOIN span AS own
+    JOIN trace_span AS own
         ON own.source_id = e.source_id AND own.trace_id = e.trace_id AND own.span_id = e.span_id
-    JOIN span AS p
+    JOIN trace_span AS p
         ON p.source_id = own.source_id AND p.trace_id = own.trace_id AND p.span_id = own.parent_id
     WHERE p.dur_ns IS NOT NULL
 ),

@@ -63,25 +63,27 @@ WINDOW w AS (PARTITION BY part, role, service, replica, base, ts_ns ORDER BY le)
 -- One histogram for each target: the one whose name comes first.
 QUALIFY base = min(base) OVER (PARTITION BY part, role, service, replica);
 
--- Requests as spans have them, by the server that counts them when they end; times as recorded.
+-- Requests as spans have them, by the server that counts them when they end.
 CREATE VIEW served_span AS
 SELECT
-    -- The source it comes from.
+    -- The source that the trace is filed under.
     source_id,
+    -- The source that holds the span.
+    recorded_in,
     -- Role of the counter that counts it: 'e2e_latency' or 'gateway_latency'.
     'e2e_latency' AS role,
     -- Service, '' when unknown.
     coalesce(service, '') AS service,
     -- Replica, '' when unknown.
     coalesce(replica, '') AS replica,
-    -- End, ns since the Unix epoch, as recorded.
+    -- End by the clock of the source that the trace is filed under, ns since the Unix epoch.
     start_ns + dur_ns AS end_ns,
     -- Duration in seconds as the server measured it.
     coalesce(e2e_ns, dur_ns) / 1e9 AS seconds
 FROM engine_span
 UNION ALL
-SELECT s.source_id, 'gateway_latency', coalesce(s.service, ''), '', s.start_ns + s.dur_ns, s.dur_ns / 1e9
-FROM span AS s
+SELECT s.source_id, s.recorded_in, 'gateway_latency', coalesce(s.service, ''), '', s.start_ns + s.dur_ns, s.dur_ns / 1e9
+FROM trace_span AS s
 WHERE s.kind = 'server' AND s.dur_ns IS NOT NULL
     AND NOT EXISTS (SELECT 1 FROM engine_span AS e
         WHERE e.source_id = s.source_id AND e.trace_id = s.trace_id AND e.span_id = s.span_id);

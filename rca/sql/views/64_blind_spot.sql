@@ -6,9 +6,9 @@ WITH placed AS (
         s.parent_id IS NOT NULL AND p.span_id IS NULL AS is_orphan,
         s.kind IN ('server', 'consumer') AS is_entry,
         s.parent_id IS NULL AS is_root
-    FROM span AS s
+    FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
-    LEFT JOIN span AS p
+    LEFT JOIN trace_span AS p
         ON p.source_id = s.source_id AND p.trace_id = s.trace_id AND p.span_id = s.parent_id
     WHERE src.part = 'incident' AND (s.parent_id IS NOT NULL OR s.kind IS DISTINCT FROM 'internal')
 )
