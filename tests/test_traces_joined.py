@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from telemetry_builder import SECOND, add_source, add_span, at
 
-from rca import clock, host_clocks, traces
+from rca import clock, traces
 from rca.case import Case
-from rca.host_clocks import Call, settle
+from rca.clock.hosts import FEWEST_CALLS, Call, settle
 
 TRACES = 30
 
@@ -165,9 +165,7 @@ def test_work_that_goes_on_after_the_answer_is_not_taken_for_skew(case: Case) ->
 
 def test_a_few_calls_say_nothing_of_a_clock(case: Case) -> None:
     gateway_and_engine(case, ahead_s=4.0)
-    case.execute(
-        "DELETE FROM span WHERE trace_id >= ?", (trace_id(host_clocks.FEWEST_CALLS - 1),)
-    )
+    case.execute("DELETE FROM span WHERE trace_id >= ?", (trace_id(FEWEST_CALLS - 1),))
     traces.join(case)
     clock.align(case)
     assert case.rows("FROM host_clock") == []

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from rca import host_clocks
 from rca.case import Case
+from rca.clock import hosts
 
 Floats = npt.NDArray[np.float64]
 
@@ -97,7 +97,7 @@ def align(case: Case) -> None:
     """
     case.execute("DELETE FROM ingest_note WHERE code IN ('clock_skew', 'clock_skew_unknown')")
     case.execute("UPDATE source SET shift_ns = 0 WHERE kind = 'trace'")
-    linked = host_clocks.align(case)
+    linked = hosts.align(case)
     traces = dict(case.rows(
         "SELECT id, part FROM source WHERE kind = 'trace' AND n_rows > 0 ORDER BY id"
     ))  # fmt: skip
