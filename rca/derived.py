@@ -20,6 +20,8 @@ from rca.case import Case
 
 SAME_NS = 600 * 10**9
 """A derived change this close to a recorded one of the same content is the same change."""
+ROLLOUT_NS = 1800 * 10**9
+"""So long after a change of a workload its restarts still come of it: images are pulled, models loaded."""
 _START_NS = 60 * 10**9
 """Log lines of one engine start lie within this."""
 _IDENTITY = re.compile(
@@ -67,7 +69,46 @@ def derive(case: Case) -> int:
     kept = [s for s in _distinct(seen) if not any(_same(s, r) for r in recorded)]
     kept.sort(key=lambda s: (s.ts_ns, s.subject, s.origin, s.settings))
     rows = [_row(number, s) for number, s in enumerate(kept, start=1)]
-    return case.insert("change", pl.DataFrame(rows, infer_schema_length=None)) if rows else 0
+    count = case.insert("change", pl.DataFrame(rows, infer_schema_length=None)) if rows else 0
+    _date_effects(case)
+    return count
+
+
+def _date_effects(case: Case) -> None:
+    """Write change.effective_ns: the last start of a process of its workload that it brought."""
+    case.execute("UPDATE change SET effective_ns = NULL")
+    starts = [
+        (ts_ns, _name(_workload(labels)))
+        for source_id, labels, ts_ns, before, after in case.rows(
+            "SELECT source_id, labels, ts_ns, before, after FROM state_step "
+            "WHERE part = 'incident' AND name = 'process_start_time_seconds' ORDER BY ts_ns"
+        )
+        if before is not None or _began(case, after, source_id)
+    ]
+    changes = case.rows(
+        "SELECT c.id, c.source_id, c.ts_ns, c.subject FROM change AS c "
+        "JOIN source AS s ON s.id = c.source_id WHERE s.part = 'incident' ORDER BY c.ts_ns, c.id"
+    )
+    for change_id, source_id, ts_ns, subject in changes:
+        later = [
+            t
+            for _, _, t, other in changes
+            if t > ts_ns and _related(_name(other), _name(subject))
+        ]
+        until = min([ts_ns + ROLLOUT_NS, *later])
+        brought = [
+            t for t, name in starts if ts_ns <= t < until and _related(name, _name(subject))
+        ]
+        if brought:
+            case.execute(
+                "UPDATE change SET effective_ns = ? WHERE id = ? AND source_id = ?",
+                (max(brought), change_id, source_id),
+            )
+
+
+def _began(case: Case, start_s: float, source_id: int) -> bool:
+    """Whether a process that is seen late started while it was recorded."""
+    return bool(case.scalar(_BEGAN, (round(start_s * 1000) * 1_000_000, source_id)))
 
 
 def _row(number: int, seen: Seen) -> dict[str, Any]:
@@ -158,7 +199,7 @@ def _steps(case: Case) -> Iterator[Seen]:
             who = labels.get("pod") or labels.get("instance") or ""
             started = round(after * 1000) * 1_000_000
             # A process that is seen late may have run all along; only its own start time tells.
-            if before is None and not case.scalar(_BEGAN, (started, source_id)):
+            if before is None and not _began(case, after, source_id):
                 continue
             when = started if ts_ns - 3600 * 10**9 < started <= ts_ns else ts_ns
             yield Seen(
@@ -250,6 +291,7 @@ def _is_logged(case: Case, source_id: int) -> bool:
 def _merged(seen: Iterable[Seen]) -> list[Seen]:
     """One change for what several settings or replicas of one workload show at about the same time."""
     found: list[Seen] = []
+    latest = 0
     for one in sorted(seen, key=lambda s: (s.origin, s.subject, s.kind, s.ts_ns, s.settings)):
         last = found[-1] if found else None
         same = last and (last.origin, last.subject, last.kind) == (
@@ -257,10 +299,14 @@ def _merged(seen: Iterable[Seen]) -> list[Seen]:
             one.subject,
             one.kind,
         )
-        if last and same and one.ts_ns - last.ts_ns <= SAME_NS and one.origin != "engine_log":
+        # A rollout goes on from replica to replica: each is held against the one before it.
+        goes_on = last and (one.kind == _RESTART or set(one.settings) <= set(last.settings))
+        since = latest if goes_on else last.ts_ns if last else 0
+        if last and same and one.ts_ns - since <= SAME_NS and one.origin != "engine_log":
             found[-1] = replace(last, settings=_joined(last.settings, one.settings))
         else:
             found.append(one)
+        latest = one.ts_ns
     return found
 
 
@@ -312,10 +358,11 @@ def _recorded(case: Case) -> list[_Record]:
 
 def _same(seen: Seen, record: _Record) -> bool:
     """Whether a recorded change says what a derived one shows; an undated difference has no time."""
+    if _is_trace(seen):
+        follows = -SAME_NS <= seen.ts_ns - record.ts_ns <= ROLLOUT_NS
+        return follows and _related(seen.name, record.name)
     if seen.origin != "config_diff" and abs(seen.ts_ns - record.ts_ns) > SAME_NS:
         return False
-    if _is_trace(seen):
-        return _related(seen.name, record.name)
     return _says(seen, record.name, record.text)
 
 

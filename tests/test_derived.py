@@ -217,3 +217,52 @@ def test_the_baseline_tells_of_no_changes(case: Case) -> None:
         case, metrics, "kube_deployment_spec_replicas", {"deployment": "b"}, [(0, 2), (30, 4)]
     )
     assert derived(case) == []
+
+
+def rollout(case: Case, *starts: tuple[str, float]) -> None:
+    """Pods of one workload that start anew, each first seen ten seconds after its start."""
+    metrics = add_source(case, "metrics")
+    add_series(case, metrics, "up", {"instance": "prometheus"}, every(0, 3600))
+    begin = T0 // 10**9
+    for pod, second in starts:
+        points = [
+            (0.0, begin - 9000.0),
+            (second + 10, begin + second),
+            (3600.0, begin + second),
+        ]
+        labels = {"pod": pod, "instance": pod}
+        add_series(case, metrics, "process_start_time_seconds", labels, points)
+
+
+def test_the_restarts_of_a_slow_rollout_are_no_second_change(case: Case) -> None:
+    rollout(case, ("llm-engine-0", 700.0), ("llm-engine-1", 1250.0), ("llm-engine-2", 1800.0))
+    record = add_source(case, "change")
+    add_change(case, record, "c1", 60, "deploy", "deployment/llm-engine", "v1", "v2")
+    assert derived(case) == []
+    took_effect = case.scalar("SELECT effective_ns FROM change WHERE id = 'c1'")
+    assert (took_effect - T0) / 1e9 == 1810.0
+
+
+def test_restarts_of_a_rollout_that_nobody_recorded_are_one_change(case: Case) -> None:
+    rollout(case, ("llm-engine-0", 700.0), ("llm-engine-1", 1250.0), ("llm-engine-2", 1800.0))
+    assert [row[1:3] for row in derived(case)] == [(700.0, "restart")]
+    took_effect = case.scalar("SELECT effective_ns FROM change WHERE id = 'derived-1'")
+    assert (took_effect - T0) / 1e9 == 1810.0
+
+
+def test_a_restart_before_the_change_or_long_after_it_is_its_own(case: Case) -> None:
+    rollout(case, ("llm-engine-0", 3000.0))
+    record = add_source(case, "change")
+    add_change(case, record, "c1", 60, "config", "deployment/llm-engine", "a: 1", "a: 2")
+    assert [row[1:3] for row in derived(case)] == [(3000.0, "restart")]
+    assert case.scalar("SELECT effective_ns FROM change WHERE id = 'c1'") is None
+
+
+def test_a_restart_belongs_to_the_last_change_before_it(case: Case) -> None:
+    rollout(case, ("llm-engine-0", 900.0))
+    record = add_source(case, "change")
+    add_change(case, record, "c1", 60, "config", "deployment/llm-engine", "a: 1", "a: 2")
+    add_change(case, record, "c2", 800, "config", "deployment/llm-engine", "b: 1", "b: 2")
+    derived(case)
+    rows = case.rows("SELECT id, (effective_ns - ?) / 1e9 FROM change ORDER BY id", (T0,))
+    assert rows == [("c1", None), ("c2", 910.0)]

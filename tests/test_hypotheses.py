@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
+from telemetry_builder import SECOND, add_change, add_source, at
 
+from rca.case import Case
 from rca.catalogue import Cause, describe, load
 from rca.errors import CauseError
 from rca.hypotheses import explained_share
-from rca.hypotheses.change_fit import Change
+from rca.hypotheses.change_fit import Change, changes
 from rca.hypotheses.confidence import calibrate, explains_strongest
 from rca.hypotheses.scoring import Observed, score
 from rca.weights import settings
@@ -201,3 +204,37 @@ def test_the_guard_asks_for_strong_moves_and_not_for_less_demand() -> None:
     assert passes(prefix_hit_rate=-0.4, arrival_rate=-0.9)
     assert not passes(prefix_hit_rate=-0.9)
     assert not passes(arrival_rate=0.9)
+
+
+@pytest.mark.parametrize(
+    ("made", "effective", "age"),
+    [(1000, None, 1000.0), (1000, 1980, 20.0), (1000, 2300, 0.0), (2030, None, 30.0)],
+)
+def test_a_change_is_as_old_as_the_restart_that_it_brought(
+    made: float, effective: float | None, age: float
+) -> None:
+    with Case.create() as case:
+        add_change(
+            case,
+            add_source(case, "change"),
+            "c1",
+            made,
+            "deploy",
+            "deployment/llm-engine",
+            "v1",
+            "v2",
+        )
+        if effective is not None:
+            case.execute("UPDATE change SET effective_ns = ?", (at(effective),))
+        window = {
+            "id": 1, "status": "incident", "start_ns": at(2000), "end_ns": at(2600),
+            "margin_ns": 15 * SECOND, "detected_by": "scan",
+        }  # fmt: skip
+        case.insert("incident_window", pl.DataFrame([window]))
+        row = {
+            "id": "E1", "source": "change", "role": "change", "subject": "c1", "unit": "", "direction": "event",
+            "statement": "", "strength": 0.0, "n_reference": 0, "n_observed": 1, "onset_ns": at(made),
+            "sql": "SELECT 1",
+        }  # fmt: skip
+        case.insert("evidence", pl.DataFrame([row]))
+        assert [(c.id, c.age_s) for c in changes(case)] == [("c1", age)]

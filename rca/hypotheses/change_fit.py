@@ -24,9 +24,10 @@ _TRAFFIC_WORDS = re.compile(
 
 @dataclass(frozen=True)
 class Change:
-    """A change and its evidence id; `age_s` is the time from it to the onset.
+    """A change and its evidence id.
 
     Attributes:
+        age_s: Time from when it took effect to the onset: a rollout does nothing before its restart.
         unsafe: Causes that a setting it brought is known to bring about, from the rules for settings.
         of_engine: Whether its subject is an inference engine: by the telemetry, else by its name.
     """
@@ -94,7 +95,8 @@ def changes(case: Case) -> list[Change]:
     doubt = max(4 * margin, int(settings()["onset_doubt"] * (end - start)))
     unsafe, about_engine = _unsafe(case), of_engine(case)
     rows = case.rows(
-        "SELECT c.id, e.id, c.kind, c.subject, coalesce(c.before, ''), coalesce(c.after, ''), c.ts_ns "
+        "SELECT c.id, e.id, c.kind, c.subject, coalesce(c.before, ''), coalesce(c.after, ''), c.ts_ns, "
+        "coalesce(c.effective_ns, c.ts_ns) "
         "FROM change AS c JOIN evidence AS e "
         "ON e.source = 'change' AND e.subject = c.id AND e.onset_ns = c.ts_ns "
         "WHERE c.ts_ns <= ? ORDER BY c.ts_ns DESC",
@@ -102,10 +104,15 @@ def changes(case: Case) -> list[Change]:
     )
     return [
         Change(
-            i, e, kind, subject, f"{subject} {before} {after}", abs(start - ts) / 1e9, unsafe.get(i, frozenset()), about_engine(subject),
+            i, e, kind, subject, f"{subject} {before} {after}", _age_s(start, ts, effective), unsafe.get(i, frozenset()), about_engine(subject),
         )
-        for i, e, kind, subject, before, after, ts in rows
+        for i, e, kind, subject, before, after, ts, effective in rows
     ]  # fmt: skip
+
+
+def _age_s(onset_ns: int, made_ns: int, effective_ns: int) -> float:
+    """Time between the onset and a change that was made and took effect later; 0 in between."""
+    return max(onset_ns - effective_ns, made_ns - onset_ns, 0) / 1e9
 
 
 def _unsafe(case: Case) -> dict[str, frozenset[str]]:

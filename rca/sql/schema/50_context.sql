@@ -53,7 +53,10 @@ CREATE TABLE change (
     -- How it became known: 'record' (a change log) or the telemetry it was derived from.
     origin VARCHAR NOT NULL,
     -- What else its record says, such as a revision, a JSON object; NULL when nothing.
-    details JSON
+    details JSON,
+    -- When it took effect: the last start of a process that it brought, seen to serve, ns since the
+    -- Unix epoch; NULL where none was seen.
+    effective_ns BIGINT
 );
 
 -- Settings of the system, one row for each key.
