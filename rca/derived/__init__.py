@@ -17,11 +17,12 @@ from typing import Any
 import polars as pl
 
 from rca.case import Case
+from rca.derived import effects
+from rca.derived.effects import ROLLOUT_NS, began
+from rca.derived.naming import name_of, plain_value, related, words, workload
 
 SAME_NS = 600 * 10**9
 """A derived change this close to a recorded one of the same content is the same change."""
-ROLLOUT_NS = 1800 * 10**9
-"""So long after a change of a workload its restarts still come of it: images are pulled, models loaded."""
 _START_NS = 60 * 10**9
 """Log lines of one engine start lie within this."""
 _IDENTITY = re.compile(
@@ -33,8 +34,6 @@ _IDENTITY = re.compile(
 _MEASURED = re.compile(r"num_.*blocks|kv_cache_(size|max|memory).*")
 _MEASURED_SHARE = 0.05
 """What an engine measures at its start comes out a little different each time."""
-_WORKLOADS = ("deployment", "statefulset", "daemonset", "replicaset", "job_name")
-_POD_SUFFIX = re.compile(r"(-[a-z0-9]{8,10})?-[a-z0-9]{5}$|-\d+$")
 _NOT_A_SETTING = re.compile(
     r"(?i)(^|[._])(node_?name|hosts?|host_?ip|uid|resource_?version|generation|timestamp|pid|seed)$|annotations|status"
 )
@@ -70,45 +69,8 @@ def derive(case: Case) -> int:
     kept.sort(key=lambda s: (s.ts_ns, s.subject, s.origin, s.settings))
     rows = [_row(number, s) for number, s in enumerate(kept, start=1)]
     count = case.insert("change", pl.DataFrame(rows, infer_schema_length=None)) if rows else 0
-    _date_effects(case)
+    effects.date(case)
     return count
-
-
-def _date_effects(case: Case) -> None:
-    """Write change.effective_ns: the last start of a process of its workload that it brought."""
-    case.execute("UPDATE change SET effective_ns = NULL")
-    starts = [
-        (ts_ns, _name(_workload(labels)))
-        for source_id, labels, ts_ns, before, after in case.rows(
-            "SELECT source_id, labels, ts_ns, before, after FROM state_step "
-            "WHERE part = 'incident' AND name = 'process_start_time_seconds' ORDER BY ts_ns"
-        )
-        if before is not None or _began(case, after, source_id)
-    ]
-    changes = case.rows(
-        "SELECT c.id, c.source_id, c.ts_ns, c.subject FROM change AS c "
-        "JOIN source AS s ON s.id = c.source_id WHERE s.part = 'incident' ORDER BY c.ts_ns, c.id"
-    )
-    for change_id, source_id, ts_ns, subject in changes:
-        later = [
-            t
-            for _, _, t, other in changes
-            if t > ts_ns and _related(_name(other), _name(subject))
-        ]
-        until = min([ts_ns + ROLLOUT_NS, *later])
-        brought = [
-            t for t, name in starts if ts_ns <= t < until and _related(name, _name(subject))
-        ]
-        if brought:
-            case.execute(
-                "UPDATE change SET effective_ns = ? WHERE id = ? AND source_id = ?",
-                (max(brought), change_id, source_id),
-            )
-
-
-def _began(case: Case, start_s: float, source_id: int) -> bool:
-    """Whether a process that is seen late started while it was recorded."""
-    return bool(case.scalar(_BEGAN, (round(start_s * 1000) * 1_000_000, source_id)))
 
 
 def _row(number: int, seen: Seen) -> dict[str, Any]:
@@ -129,7 +91,7 @@ def _labels(case: Case) -> Iterator[Seen]:
         "SELECT source_id, name, labels, first_ns, last_ns FROM info_seen WHERE part = 'incident' "
         "ORDER BY name, first_ns, last_ns, CAST(labels AS VARCHAR)"
     ):
-        subject = _workload(labels)
+        subject = workload(labels)
         groups.setdefault((name, subject), []).append((labels, first, last, source_id))
     for (name, subject), rows in groups.items():
         only = {"image"} if name == "kube_pod_container_info" else None
@@ -143,7 +105,7 @@ def _labels(case: Case) -> Iterator[Seen]:
                 if _MEASURED.fullmatch(key) and _nearly(old, new):
                     continue
                 yield Seen(
-                    ts_ns, kind, subject, _name(subject), ((key, old, new),), name, source_id
+                    ts_ns, kind, subject, name_of(subject), ((key, old, new),), name, source_id
                 )
 
 
@@ -194,28 +156,22 @@ def _steps(case: Case) -> Iterator[Seen]:
         "SELECT source_id, name, labels, ts_ns, before, after FROM state_step WHERE part = 'incident' "
         "ORDER BY ts_ns, name, CAST(labels AS VARCHAR)"
     ):
-        subject = _workload(labels)
+        subject = workload(labels)
         if name == "process_start_time_seconds":
             who = labels.get("pod") or labels.get("instance") or ""
             started = round(after * 1000) * 1_000_000
             # A process that is seen late may have run all along; only its own start time tells.
-            if before is None and not _began(case, after, source_id):
+            if before is None and not began(case, after, source_id):
                 continue
             when = started if ts_ns - 3600 * 10**9 < started <= ts_ns else ts_ns
             yield Seen(
-                when, _RESTART, subject, _name(subject), (("restarted", None, who),), name, source_id
+                when, _RESTART, subject, name_of(subject), (("restarted", None, who),), name, source_id
             )  # fmt: skip
         elif before is not None:
             scaled = name.endswith("replicas")
             setting = ("replicas" if scaled else "generation", f"{before:g}", f"{after:g}")
             kind = "scale" if scaled else "config"
-            yield Seen(ts_ns, kind, subject, _name(subject), (setting,), name, source_id)
-
-
-_BEGAN = """
-SELECT count(*) FROM source AS s
-WHERE s.id = ?2 AND ?1 > s.first_ns
-"""
+            yield Seen(ts_ns, kind, subject, name_of(subject), (setting,), name, source_id)
 
 
 def _arguments(case: Case) -> Iterator[Seen]:
@@ -231,7 +187,7 @@ def _arguments(case: Case) -> Iterator[Seen]:
         if not known or ts_ns - known[-1][1] > _START_NS:
             known.append((ts_ns, ts_ns, {}))
         begin, _, settings = known[-1]
-        settings.setdefault(key, set()).add(_plain(value))
+        settings.setdefault(key, set()).add(plain_value(value))
         known[-1] = (begin, ts_ns, settings)
     for (source_id, subject), known in starts.items():
         for (_, _, old), (begin, _, new) in pairwise(known):
@@ -253,7 +209,7 @@ def _differences(case: Case, starts: Sequence[Seen]) -> Iterator[Seen]:
         "SELECT src.part, c.subject, c.key, c.value, c.ts_ns, c.source_id FROM config AS c "
         "JOIN source AS src ON src.id = c.source_id ORDER BY c.ts_ns NULLS FIRST, c.source_id, c.key, c.value"
     ):
-        sides.setdefault(part, {})[subject, key] = _plain(value), ts_ns, source_id
+        sides.setdefault(part, {})[subject, key] = plain_value(value), ts_ns, source_id
     before, after = sides.get("baseline", {}), sides.get("incident", {})
     both = {s for s, _ in before} & {s for s, _ in after}
     begin = case.scalar(
@@ -273,10 +229,10 @@ def _differences(case: Case, starts: Sequence[Seen]) -> Iterator[Seen]:
         if (old is None or new is None) and _is_logged(case, (old or new or ("", None, 0))[2]):
             continue
         known = new[1] if new and new[1] is not None and new[1] >= begin else None
-        restarted = next((s.ts_ns for s in starts if _related(s.name, _name(subject))), None)
+        restarted = next((s.ts_ns for s in starts if related(s.name, name_of(subject))), None)
         kind = {"image": "deploy", "replicas": "scale"}.get(key, "config")
         yield Seen(
-            known or restarted or begin, kind, subject, _name(subject),
+            known or restarted or begin, kind, subject, name_of(subject),
             ((key, old[0] if old else None, new[0] if new else None),), "config_diff",
             (new or old or ("", None, 0))[2],
         )  # fmt: skip
@@ -330,7 +286,7 @@ def _distinct(seen: Sequence[Seen]) -> list[Seen]:
         (s for s in seen if _is_trace(s)), key=lambda s: (s.kind != _RESTART, s.ts_ns)
     ):
         close = (k for k in kept if abs(one.ts_ns - k.ts_ns) <= SAME_NS)
-        if not any(_related(one.name, k.name) for k in close):
+        if not any(related(one.name, k.name) for k in close):
             kept.append(one)
     return kept
 
@@ -348,7 +304,7 @@ class _Record:
 
 def _recorded(case: Case) -> list[_Record]:
     return [
-        _Record(ts_ns, _name(subject), f"{kind} {subject} {before or ''} {after or ''}")
+        _Record(ts_ns, name_of(subject), f"{kind} {subject} {before or ''} {after or ''}")
         for kind, subject, before, after, ts_ns in case.rows(
             "SELECT c.kind, c.subject, c.before, c.after, c.ts_ns + src.shift_ns FROM change AS c "
             "JOIN source AS src ON src.id = c.source_id WHERE c.id NOT LIKE 'derived-%'"
@@ -360,7 +316,7 @@ def _same(seen: Seen, record: _Record) -> bool:
     """Whether a recorded change says what a derived one shows; an undated difference has no time."""
     if _is_trace(seen):
         follows = -SAME_NS <= seen.ts_ns - record.ts_ns <= ROLLOUT_NS
-        return follows and _related(seen.name, record.name)
+        return follows and related(seen.name, record.name)
     if seen.origin != "config_diff" and abs(seen.ts_ns - record.ts_ns) > SAME_NS:
         return False
     return _says(seen, record.name, record.text)
@@ -368,50 +324,18 @@ def _same(seen: Seen, record: _Record) -> bool:
 
 def _says(seen: Seen, name: str, text: str) -> bool:
     """Whether a text names one of the settings with its new value, or both of its values."""
-    words, related = _words(text), _related(seen.name, name)
+    said, is_same = words(text), related(seen.name, name)
     for key, old, new in seen.settings:
         # Traces and deployments call the same thing by different names, but a version is a version.
-        if not related and key not in ("version", "image"):
+        if not is_same and key not in ("version", "image"):
             continue
         values = [v for v in (old, new) if v is not None]
-        told = [_words(v) <= words for v in values]
+        told = [words(v) <= said for v in values]
         both = len(told) == 2 and all(told)
-        if both or (told and told[-1] and _words(key) <= words):
+        if both or (told and told[-1] and words(key) <= said):
             return True
     return False
 
 
-def _words(text: str) -> set[str]:
-    found = [w.strip("_") for w in re.findall(r"[\w.]+", text.replace("-", "_").lower())]
-    return {w.removeprefix("v") if re.match(r"v\d", w) else w for w in found} or {text}
-
-
 def _text(seen: Seen) -> str:
     return " ".join(f"{k} {old or ''} {new or ''}" for k, old, new in seen.settings)
-
-
-def _related(name: str, other: str) -> bool:
-    """Whether two names speak of the same workload."""
-    return bool(name) and bool(other) and (name == other or name in other or other in name)
-
-
-def _workload(labels: dict[str, str]) -> str:
-    """'deployment/NAME' where the labels say, else 'service/NAME' of the pod or target."""
-    for kind in _WORKLOADS:
-        if labels.get(kind):
-            return f"{kind.removesuffix('_name')}/{labels[kind]}"
-    pod = labels.get("pod") or labels.get("exported_pod")
-    if pod:
-        return f"service/{_POD_SUFFIX.sub('', pod)}"
-    keys = ("service", "app", "job", "container", "instance")
-    return "service/" + next((labels[k] for k in keys if labels.get(k)), "unknown")
-
-
-def _name(subject: str) -> str:
-    return subject.rsplit("/", 1)[-1].lower()
-
-
-def _plain(value: str | None) -> str:
-    """A value without the spellings that mean the same."""
-    text = (value or "").strip().strip("'\"").removeprefix("torch.")
-    return {"True": "true", "False": "false", "None": "null"}.get(text, text)
