@@ -183,3 +183,40 @@ def test_a_clock_is_known_through_the_hosts_between() -> None:
     assert found[a] == (0, 0)
     assert found[b] == (-5 * SECOND // 2, SECOND // 2)
     assert found[c] == (-5 * SECOND // 2, 3 * SECOND // 2)
+
+
+def cut_recording(case: Case, *, gateway: bool = True) -> int:
+    """Requests of ten seconds through a gateway; those of the last and first moments lack its span."""
+    source = add_source(case, "trace")
+    for n in range(60):
+        one = trace_id(n)
+        if gateway and 3 <= n < 57:
+            add_span(case, source, one, "gateway", "POST", 1.0 * n, 3.0, span="a")
+        parent = "a" if gateway or n >= 3 else None
+        add_span(
+            case, source, one, "vllm", "llm_request", n + 0.5, 2.0, span="b", parent=parent,
+            gen_ai__request__id=f"r{n}",
+        )  # fmt: skip
+    return source
+
+
+def test_requests_that_the_recording_cuts_off_are_not_counted(case: Case) -> None:
+    cut_recording(case)
+    assert case.rows("SELECT service, count(*) FROM request GROUP BY 1") == [("gateway", 54)]
+    # The engine did serve them.
+    assert case.scalar("SELECT count(*) FROM engine_span") == 60
+
+
+def test_a_context_that_is_lost_in_the_middle_still_counts(case: Case) -> None:
+    source = cut_recording(case)
+    case.execute("DELETE FROM span WHERE service = 'gateway' AND trace_id = ?", (trace_id(30),))
+    assert case.rows("SELECT service, count(*) FROM request GROUP BY 1 ORDER BY 1") == [
+        ("gateway", 53),
+        ("vllm", 1),
+    ]
+    assert source == 1
+
+
+def test_where_the_caller_was_never_recorded_engine_spans_are_the_requests(case: Case) -> None:
+    cut_recording(case, gateway=False)
+    assert case.rows("SELECT service, count(*) FROM request GROUP BY 1") == [("vllm", 60)]

@@ -13,7 +13,9 @@ from telemetry_builder import SECOND, T0, add_source, at
 
 from rca.case import Case
 from rca.errors import BundleError
-from rca.signals import EMPTY, Points, Signal, Values
+from rca.evidence.moves import incident_span, measure
+from rca.findings.cohort import gather
+from rca.signals import EMPTY, Points, Signal, Values, load
 from rca.window import locate, objective
 from rca.window.demand import MARK, residuals
 from rca.window.scan import find
@@ -276,3 +278,94 @@ def test_an_objective_without_a_limit_is_not_passed_over(value: object) -> None:
 def test_a_hint_that_ends_before_it_starts_is_refused(case: Case) -> None:
     with pytest.raises(BundleError, match="ends before it starts"):
         locate(case, {"incident": {"start": moment(50), "end": moment(20)}})
+
+
+def with_pause(
+    case: Case, slow_from: float, slow_to: float, pause: tuple[float, float]
+) -> None:
+    """Ten minutes, five requests a second, three times as slow for a while, and a pause of the recording."""
+    healthy, today = arrivals(8, 600, bursts=False), arrivals(7, 600, bursts=False)
+    record(case, "baseline", healthy, served(healthy, 8))
+    factor = np.where((today >= slow_from) & (today < slow_to), 3.0, 1.0)
+    seconds = served(today, 7) * factor
+    kept = (today < pause[0]) | (today > pause[1])
+    record(case, "incident", today[kept], seconds[kept])
+
+
+@pytest.mark.parametrize("slow_from", [180.0, 240.0, 300.0])
+def test_a_window_does_not_begin_in_a_pause_of_the_recording(
+    case: Case, slow_from: float
+) -> None:
+    with_pause(case, slow_from, 450.0, (180.0, 300.0))
+    ((status, _, start, end),) = windows(case)
+    assert status == "incident"
+    assert abs(start - at(300)) <= 8 * SECOND
+    assert abs(end - at(450)) <= 8 * SECOND
+    # It may have begun at any time of the pause, and the margin says so.
+    assert case.scalar("SELECT margin_ns FROM incident_window") >= 110 * SECOND
+    assert case.scalar("SELECT note FROM incident_window") is None
+
+
+def test_a_window_does_not_end_in_a_pause_of_the_recording(case: Case) -> None:
+    with_pause(case, 120.0, 400.0, (300.0, 420.0))
+    ((_, _, start, end),) = windows(case)
+    assert abs(start - at(120)) <= 8 * SECOND
+    assert abs(end - at(300)) <= 8 * SECOND
+
+
+def test_a_window_that_reaches_over_a_pause_says_so(case: Case) -> None:
+    with_pause(case, 150.0, 500.0, (250.0, 350.0))
+    ((_, _, start, end),) = windows(case)
+    assert abs(start - at(150)) <= 8 * SECOND
+    assert abs(end - at(500)) <= 8 * SECOND
+    note = case.scalar("SELECT note FROM incident_window")
+    assert note.startswith("nothing was recorded for 1 min 3")
+
+
+def test_a_change_in_the_pause_is_where_the_incident_begins(case: Case) -> None:
+    with_pause(case, 240.0, 450.0, (180.0, 300.0))
+    change = {
+        "id": "c", "source_id": 1, "ts_ns": at(240), "kind": "deploy", "subject": "x", "origin": "record",
+    }  # fmt: skip
+    case.insert("change", pl.DataFrame([change]))
+    ((_, _, start, _),) = windows(case)
+    assert abs(start - at(240)) <= 8 * SECOND
+
+
+def two_incidents() -> tuple[Values, Values]:
+    today = arrivals(7, 900, bursts=False)
+    first, second = (today >= 150) & (today < 270), (today >= 600) & (today < 780)
+    factor = np.where(first, 2.0, np.where(second, 4.0, 1.0))
+    return today, served(today, 7) * factor
+
+
+@pytest.mark.parametrize("baseline", [True, False])
+def test_two_incidents_of_one_recording_are_two_windows(case: Case, baseline: bool) -> None:
+    if baseline:
+        healthy = arrivals(8, 900, bursts=False)
+        record(case, "baseline", healthy, served(healthy, 8))
+    record(case, "incident", *two_incidents())
+    found = sorted(windows(case), key=lambda w: w[2])
+    assert [w[0] for w in found] == ["incident", "incident"]
+    for (_, _, start, end), (true_start, true_end) in zip(
+        found, ((150, 270), (600, 780)), strict=True
+    ):
+        assert abs(start - at(true_start)) <= 10 * SECOND
+        assert abs(end - at(true_end)) <= 10 * SECOND
+
+
+def test_an_earlier_incident_is_no_reference_for_the_other(case: Case) -> None:
+    record(case, "incident", *two_incidents())
+    windows(case)
+    span = incident_span(case)
+    assert span is not None
+    assert abs(span.start_ns - at(600)) <= 10 * SECOND
+    (e2e,) = [s for s in load(case) if s.role == "e2e_latency"]
+    move = measure(e2e, span)
+    assert move is not None
+    times = move.reference.ts_ns
+    assert not ((times > at(160)) & (times < at(260))).any()
+    gather(case)
+    side = "SELECT count(*) FROM cohort_request WHERE side = 'reference' AND start_ns BETWEEN ? AND ?"
+    assert case.scalar(side, (at(160), at(260))) == 0
+    assert case.scalar(side, (at(0), at(140))) > 300

@@ -104,6 +104,8 @@ def window(found: Window) -> str:
     parts.append(
         f"SLO {printable(found.slo)} broken for {length}" if found.slo else f"lasting {length}"
     )
+    if found.note:
+        parts.append(printable(found.note))
     return ", ".join(parts)
 
 

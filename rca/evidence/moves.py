@@ -30,11 +30,16 @@ _BLOCKS = 8
 
 @dataclass(frozen=True)
 class Span:
-    """The incident window with the margin of its ends, ns since the Unix epoch."""
+    """The incident window with the margin of its ends, ns since the Unix epoch.
+
+    Attributes:
+        others: Start and end of further incidents of the recording, which are no reference.
+    """
 
     start_ns: int
     end_ns: int
     margin_ns: int
+    others: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,12 @@ class Move:
 
 def incident_span(case: Case) -> Span | None:
     rows = case.rows(
-        "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' ORDER BY id LIMIT 1"
+        "SELECT start_ns, end_ns, margin_ns FROM incident_window WHERE status = 'incident' ORDER BY id"
     )
-    return Span(*rows[0]) if rows else None
+    if not rows:
+        return None
+    (start_ns, end_ns, margin_ns), *others = rows
+    return Span(start_ns, end_ns, margin_ns, tuple((a - m, b + m) for a, b, m in others))
 
 
 def whole_span(case: Case) -> Span | None:
@@ -112,8 +120,10 @@ def measure(signal: Signal, span: Span) -> Move | None:
 def _lead_in(points: Points, span: Span) -> Points:
     """The points before the window, well before it where there are enough.
 
-    A fault that grows slowly begins before anybody feels it.
+    A fault that grows slowly begins before anybody feels it. Other incidents are left out.
     """
+    for start, end in span.others:
+        points = points.pick((points.ts_ns < start) | (points.ts_ns > end))
     clear = span.start_ns - max(span.margin_ns, (span.end_ns - span.start_ns) // _CLEARANCE)
     early = points.pick(points.ts_ns < clear)
     if len(early.ts_ns) >= _MIN_EARLY:

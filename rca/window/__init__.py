@@ -7,13 +7,14 @@ reason to believe in an incident.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import polars as pl
 
 from rca.case import Case
 from rca.errors import BundleError
+from rca.plain import duration
 from rca.signals import load, meanings
 from rca.window import objective
 from rca.window.scan import MIN_RATIO, Found, Scan, find
@@ -93,9 +94,17 @@ def _explained(scan: Scan, found: Found, claims: Sequence[_Claim]) -> _Window | 
     if not by and not alone:
         return None
     margin = found.margin_bins * scan.step_ns
-    return _Window(
-        start, end, margin, found.score, "hint" if "hint" in by else "scan" if alone else by[0]
-    )
+    who = "hint" if "hint" in by else "scan" if alone else by[0]
+    return _Window(start, end, margin, found.score, who, _paused(scan, found))
+
+
+def _paused(scan: Scan, found: Found) -> str | None:
+    """What a window that reaches over a pause of the recording does not know."""
+    if found.pause is None:
+        return None
+    start, end = scan.times(*found.pause)
+    since = datetime.fromtimestamp(start / 1e9, UTC)
+    return f"nothing was recorded for {duration(end - start)} of it, from {since:%H:%M:%S} on"
 
 
 def _claimed(case: Case, claims: Sequence[_Claim]) -> list[_Window]:
@@ -145,6 +154,7 @@ class _Window(NamedTuple):
     margin_ns: int
     score: float | None
     detected_by: str
+    note: str | None = None
 
 
 def _quiet(scan: Scan) -> str:
@@ -223,7 +233,7 @@ def _write(
     rows = [
         {
             "id": i + 1, "status": "incident", **w._asdict(),
-            "slo": slo if i == 0 else None, "threshold": threshold, "note": None,
+            "slo": slo if i == 0 else None, "threshold": threshold,
         }
         for i, w in enumerate(windows)
     ]  # fmt: skip

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -49,6 +49,8 @@ _BASELINE_SHARE = 0.5
 _LEAST_SHARE = 0.04
 _DROP = 3.84
 """Twice the log likelihood ratio at which an end of the window is contradicted (95 %)."""
+_PAUSE_BINS, _PAUSE_GAPS = 6, 4
+"""Nothing recorded for so many bins, and for so many times the usual gap, is a pause of the recording."""
 _NOT_SCANNED = ("slow_requests",)
 """The same requests again, cut at a quantile of the baseline."""
 
@@ -57,13 +59,17 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Found(NamedTuple):
-    """One stretch: bins first to last, and the largest distance of an end to a likely other one."""
+    """One stretch: bins first to last, and the largest distance of an end to a likely other one.
+
+    `pause` is the longest stretch of bins inside of it in which nothing was recorded, if there is a pause.
+    """
 
     first: int
     last: int
     score: float
     margin_bins: int
     role: str
+    pause: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -144,10 +150,24 @@ def find(
             best, role, span = one.score, one.role, (one.first, one.last)
         if one.score < bar:
             break
-        if _matters(scanned, on, one):
+        matters = _matters(scanned, on, one)
+        if matters:
             found.append(one)
-        tracks = [t.without(one.first, one.last) for t in tracks]
+        scanned = [_outside(s, on, one) for s in scanned]
+        if matters and not with_baseline:
+            # What is left is measured by itself: a first incident is no unrest of a healthy service.
+            tracks = [t for s in scanned if (t := track(s, on))]
+        else:
+            tracks = [t.without(one.first, one.last) for t in tracks]
     return Scan(on.start_ns, on.step_ns, found, bar, best, role, span)
+
+
+def _outside(signal: Signal, on: Grid, one: Found) -> Signal:
+    """The signal without the points of a stretch that was found."""
+    times = signal.incident.ts_ns
+    low = on.start_ns + one.first * on.step_ns
+    high = on.start_ns + (one.last + 1) * on.step_ns
+    return replace(signal, incident=signal.incident.pick((times <= low) | (times > high)))
 
 
 def _bar(symptoms: int, with_baseline: bool) -> float:
@@ -250,12 +270,39 @@ def _strongest(
     moved = [t for t, p in zip(tracks, peaks, strict=True) if p >= _MOVED * best]
     gain = np.sum([_gain(t, allowed) for t in moved], axis=0) / len(moved)
     a, b = (int(x) for x in np.unravel_index(int(np.argmax(gain)), gain.shape))
+    pauses = _pauses(np.sum([t.weight for t in tracks], axis=0) > 0)
+    a, b = _without_pauses(a, b, pauses)
     starts = np.flatnonzero(gain[:, b] >= gain[a, b] - _DROP)
     stops = np.flatnonzero(gain[a] >= gain[a, b] - _DROP)
     margin = max(a - starts[0], starts[-1] - a, b - stops[0], stops[-1] - b, 1)
     marked = [m for m in marks if starts[0] <= m <= starts[-1] and m < b - 1]
     a = max(marked, key=lambda m: float(gain[m, b]), default=a)
-    return Found(a, b - 1, best, int(margin), _named(tracks[strongest].signal))
+    inner = [p for p in pauses if a <= p[0] and p[1] < b]
+    pause = max(inner, key=lambda p: p[1] - p[0], default=None)
+    return Found(a, b - 1, best, int(margin), _named(tracks[strongest].signal), pause)
+
+
+def _pauses(filled: _Mask) -> list[tuple[int, int]]:
+    """Stretches of bins, first and last, between others in which nothing was recorded."""
+    places = np.flatnonzero(filled)
+    if len(places) < 3:
+        return []
+    gaps = np.diff(places)
+    least = max(_PAUSE_BINS, _PAUSE_GAPS * float(np.median(gaps)))
+    return [(int(places[i]) + 1, int(places[i + 1]) - 1) for i in np.flatnonzero(gaps > least)]
+
+
+def _without_pauses(a: int, b: int, pauses: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    """Bins [a, b) less a pause of the recording at either end: it is no part of what was seen.
+
+    Any end within a pause explains the recordings alike, so the margin covers it.
+    """
+    for first, last in pauses:
+        if first <= a <= last < b - 1:
+            a = last + 1
+        if a < first < b <= last + 1:
+            b = first
+    return a, b
 
 
 def _named(signal: Signal) -> str:

@@ -56,8 +56,30 @@ WHERE s.dur_ns IS NOT NULL
         OR json_exists(s.attributes, '$."gen_ai.latency.time_to_first_token"'));
 
 -- One row a request: the root of its trace, with what the engine measured of it.
+-- Requests that the recording cuts off, whose caller's span is missing at its first or last moments,
+-- are left out: the piece that is there would be taken for a whole, short request of another service.
 CREATE VIEW request AS
-WITH root AS (
+-- The first and last moments: as long as most requests take.
+WITH edge AS (
+    SELECT src.part, min(s.start_ns + src.shift_ns) AS first_ns, max(s.start_ns + s.dur_ns + src.shift_ns) AS last_ns,
+        CAST(quantile_cont(s.dur_ns, 0.95) FILTER (s.parent_id IS NULL) AS BIGINT) AS usual_ns
+    FROM trace_span AS s
+    JOIN source AS src ON src.id = s.source_id
+    WHERE s.dur_ns IS NOT NULL
+    GROUP BY src.part
+),
+-- Services that others call as a rule; where no caller was ever recorded, spans are the requests.
+called AS (
+    SELECT src.part, c.service
+    FROM trace_span AS c
+    JOIN source AS src ON src.id = c.source_id
+    LEFT JOIN trace_span AS p
+        ON p.source_id = c.source_id AND p.trace_id = c.trace_id AND p.span_id = c.parent_id
+    WHERE c.parent_id IS NOT NULL
+    GROUP BY src.part, c.service
+    HAVING count(p.span_id) > 0.5 * count(*)
+),
+root AS (
     SELECT s.*
     FROM trace_span AS s
     LEFT JOIN trace_span AS p
@@ -125,5 +147,10 @@ SELECT
 FROM root AS r
 JOIN source AS src ON src.id = r.source_id
 LEFT JOIN engine AS e ON e.source_id = r.source_id AND e.trace_id = r.trace_id
+LEFT JOIN edge AS b ON b.part = src.part
+LEFT JOIN called AS k ON k.part = src.part AND k.service IS NOT DISTINCT FROM r.service
 -- Start-up work of a process is traced too, and is no request.
-WHERE e.span_id IS NOT NULL OR r.kind IS DISTINCT FROM 'internal';
+WHERE (e.span_id IS NOT NULL OR r.kind IS DISTINCT FROM 'internal')
+    AND NOT (r.parent_id IS NOT NULL AND k.part IS NOT NULL
+        AND coalesce(r.start_ns + src.shift_ns < b.first_ns + b.usual_ns
+            OR r.start_ns + r.dur_ns + src.shift_ns > b.last_ns - b.usual_ns, false));
