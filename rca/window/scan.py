@@ -128,7 +128,7 @@ def find(
         return None
     scanned = symptoms + residuals(signals)
     on = grid(symptoms, _MAX_BINS)
-    tracks = [t for s in scanned if (t := track(s, on))]
+    tracks = _tracks(scanned, on)
     with_baseline = any(t.healthy > 0 for t in tracks)
     if with_baseline:
         tracks = [t for t in tracks if t.healthy > 0]
@@ -150,16 +150,18 @@ def find(
             best, role, span = one.score, one.role, (one.first, one.last)
         if one.score < bar:
             break
-        matters = _matters(scanned, on, one)
-        if matters:
+        tracks = [t.without(one.first, one.last) for t in tracks]
+        if _matters(scanned, on, one):
             found.append(one)
-        scanned = [_outside(s, on, one) for s in scanned]
-        if matters and not with_baseline:
-            # What is left is measured by itself: a first incident is no unrest of a healthy service.
-            tracks = [t for s in scanned if (t := track(s, on))]
-        else:
-            tracks = [t.without(one.first, one.last) for t in tracks]
+            scanned = [_outside(s, on, one) for s in scanned]
+            # Measured by itself: a first incident is no unrest of a healthy service.
+            tracks = tracks if with_baseline else _tracks(scanned, on)
     return Scan(on.start_ns, on.step_ns, found, bar, best, role, span)
+
+
+def _tracks(signals: Sequence[Signal], on: Grid) -> list[Track]:
+    """Tracks of those signals that have enough points."""
+    return [t for s in signals if (t := track(s, on))]
 
 
 def _outside(signal: Signal, on: Grid, one: Found) -> Signal:
