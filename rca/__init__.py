@@ -42,15 +42,13 @@ def analyze(
         trial_budget_s=trial_budget_s, causes=Path(causes) if causes else None
     )
     folder = Path(out) if out else None
-    case = pipeline.analyze(
+    return pipeline.analyze(
         [Path(p) for p in paths],
         Path(baseline) if baseline else None,
         folder / "case.duckdb" if folder else None,
         options,
+        out=folder,
     )
-    if folder:
-        pipeline.write(case, folder)
-    return case
 
 
 def open(path: str | Path) -> DiagnosedCase:  # noqa: A001 - rca.open reads as what it is

@@ -173,10 +173,15 @@ def analyze(
     )
     with loaded_ahead(), progress_bar(quiet or as_json) as (step, progress):
         case = pipeline.analyze(
-            bundle, baseline, out / "case.duckdb", options, step=step, progress=progress
+            bundle,
+            baseline,
+            out / "case.duckdb",
+            options,
+            out=out,
+            step=step,
+            progress=progress,
         )
     with case:
-        pipeline.write(case, out)
         _show(case, as_json, quiet)
         for line in unheard(case):
             print(f"rca: {line}", file=sys.stderr)
@@ -211,7 +216,7 @@ def ingest(
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
-    """Read recordings into a case, without diagnosing them."""
+    """Read recordings into a case, without diagnosing them; what a case has already stays in it."""
     from rca import pipeline
 
     options = pipeline.Options(**sizes(max_unpacked, memory))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -93,6 +94,7 @@ def analyze(
     case_path: Path | None = None,
     options: Options | None = None,
     *,
+    out: Path | None = None,
     step: Step = _silent,
     progress: Progress | None = None,
 ) -> DiagnosedCase:
@@ -102,6 +104,7 @@ def analyze(
         paths: Folders, archives or files of the incident; see `rca.bundle.find`.
         baseline: Folder, archive or file of a healthy time.
         case_path: Where the case is kept; in memory when None.
+        out: Folder for the documents, see `write`; none are written when None.
 
     Raises:
         RcaError: Nothing could be read, or the case cannot be written.
@@ -114,9 +117,12 @@ def analyze(
         options.prepare(case)
     if options.window is not None:
         settings = settings | {"incident": _as_settings(options.window)}
-    diagnose(case, settings, options, step)
-    _note_settings(case, bundle.settings)
-    _write_provenance(case, bundle, options)
+    with _diagnosed(case, settings, options, step):
+        _note_settings(case, bundle.settings)
+        _write_provenance(case, bundle, options)
+        if out is not None:
+            step("documents")
+            write(case, out)
     return case
 
 
@@ -276,10 +282,14 @@ def try_again(path: Path, cause: str | None, budget_s: float) -> DiagnosedCase:
     return case
 
 
-def diagnose(
+@contextmanager
+def _diagnosed(
     case: Case, settings: dict[str, Any], options: Options, step: Step = _silent
-) -> None:
-    """The stages after ingest, each reading and writing tables of the case."""
+) -> Iterator[None]:
+    """The stages after ingest, each reading and writing tables of the case.
+
+    Inside, what they computed once is still there for whoever writes of the answer.
+    """
     step("window")
     roles.assign(case)
     traces.join(case)
@@ -288,6 +298,7 @@ def diagnose(
     alerts.collect(case)
     with computed_once(case, ASKED_BY_STAGES):
         _conclude(case, settings, options, step)
+        yield
 
 
 def _conclude(case: Case, settings: dict[str, Any], options: Options, step: Step) -> None:

@@ -184,6 +184,19 @@ def test_sums_of_blocks_are_those_of_the_points_in_them(n: int, block: int) -> N
     assert block_sums(values, starts, block) == pytest.approx(plain)
 
 
+def test_a_block_within_another_uses_its_tables_and_leaves_them() -> None:
+    with Case.create() as case:
+        source = add_source(case, "trace")
+        add_span(case, source, "t", "engine", "llm_request", 1, 0.5)
+        with computed_once(case, ("request",)):
+            case.execute("DELETE FROM span")
+            with computed_once(case, ("request", "span_self")):
+                assert case.scalar("SELECT count(*) FROM request") == 1
+                assert case.scalar("SELECT count(*) FROM span_self") == 0
+            assert case.scalar("SELECT count(*) FROM request") == 1
+        assert case.scalar("SELECT count(*) FROM request") == 0
+
+
 def test_views_computed_once_are_the_views_and_leave_no_trace() -> None:
     signals = "SELECT * FROM signal_value ORDER BY ALL"
     with Case.create() as case:
