@@ -24,7 +24,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from benchmarks import generate, growth, incident, physical, process, readers
+from benchmarks import generate, process, readers
 from benchmarks.process import Taken
 
 TORCH = "PyTorch Profiler JSON"
@@ -117,6 +117,8 @@ def main() -> None:
     if given.read:
         read(given.read, forms[0], given.path)
         return
+    from benchmarks import growth, incident, physical  # noqa: PLC0415 - HTA's Python has not what they need
+
     said = []
     begun, load = time.monotonic(), os.getloadavg()[0]
     wanted = [(form, mb) for form in forms for mb in given.mb]

@@ -11,6 +11,7 @@ from rca.errors import ParseError
 from rca.parsers.config_rows import ASSIGNED, ConfigRows, flags, words_of
 from rca.parsers.config_yaml import subject_of
 from rca.parsers.format import Format, Head, Sink
+from rca.parsers.lookalikes import of_lines
 from rca.parsers.stream import read_all
 
 _LIMIT_BYTES = 16_000_000
@@ -84,7 +85,9 @@ def _recognise(head: Head) -> bool:
     text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
     lines = _lines(text)[:500]
     is_json = lines[:1] and lines[0][0] in "{[" and not _SECTION.fullmatch(lines[0])
-    return "\x00" not in text and not is_json and _is_known(lines)
+    if "\x00" in text or is_json or not _is_known(lines):
+        return False
+    return of_lines(head, assigns=True) is None  # a log in logfmt is made of assignments, too
 
 
 FORMAT = Format("config_text", "config", _recognise, _read)

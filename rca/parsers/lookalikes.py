@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+import tomllib
+from functools import cache
+from importlib.resources import files
 from typing import Any, NamedTuple
 
 from rca.parsers.format import Head
 from rca.parsers.json_text import first, mapping, sketch
+from rca.parsers.text_lines import full_lines
 
 _ANY = "see docs/formats.md for what is read"
-_SPANS = "export spans as OTLP JSON or from Jaeger"
+_FIRST_LINES, _LINE_CHARS = 40, 2_000
 _BLOCK = "a block is read through its meta.json"
 
 
@@ -31,7 +34,7 @@ _MAGIC = (
     (b"%PDF", Reason("is a PDF", _ANY)),
 )  # fmt: skip
 _JSON = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:\{|\[\s*(?:[\[{\"\d\]-]|null|true|false))")
-_HTML = re.compile(rb"\s*(?:<!doctype html|<html)", re.IGNORECASE)
+_BOOT_TIME = re.compile(rb"\s*\[ *\d+\.\d{6}\] ")
 _TEXTS = (
     (re.compile(rb"\s*$"), Reason("is empty", "check how it was exported")),
     (re.compile(rb"[^\0]*\0"), Reason("is binary, of a format that is not known", _ANY)),
@@ -47,29 +50,43 @@ _TEXTS = (
         Reason("is source code, not JSON", "export the data itself"),
     ),
 )
-# Keys of JSON records that look like telemetry but are not, with what they are.
-_RECORDS: tuple[tuple[Callable[[set[str]], bool], Reason], ...] = (
-    (
-        lambda keys: {"severityText", "body"} <= keys or "instrumentationScope.name" in keys,
-        Reason("holds log documents of OpenSearch Data Prepper, no spans", _SPANS),
-    ),
-    (
-        lambda keys: {"traceId", "spanId"} <= keys and bool({"traceGroup", "durationInNanos"} & keys),
-        Reason("holds span documents of OpenSearch Data Prepper, a schema of its own", _SPANS),
-    ),
-    (
-        lambda keys: {"trace_id", "span_id"} <= keys,
-        Reason("holds flat spans with snake_case keys, a schema of its own", _SPANS + "; OTLP JSON lines is nearest"),
-    ),
-    (
-        lambda keys: "messages" in keys or {"prompt", "completion"} <= keys,
-        Reason("holds conversations of an LLM application, not a tracing export", _SPANS),
-    ),
-    (
-        lambda keys: {"panels", "templating"} <= keys,
-        Reason("is the definition of a Grafana dashboard, no data", "download a panel's data as CSV"),
-    ),
-)  # fmt: skip
+
+
+class _Rules(NamedTuple):
+    """Rules of lookalikes.toml."""
+
+    records: list[dict[str, Any]]
+    lines: list[tuple[re.Pattern[str], bool, Reason]]
+
+
+@cache
+def _rules() -> _Rules:
+    told = tomllib.loads(files("rca.parsers").joinpath("lookalikes.toml").read_text())
+    lines = [
+        (
+            re.compile(rule["pattern"]),
+            rule.get("assigns", False),
+            Reason(rule["problem"], rule["hint"]),
+        )
+        for rule in told["text"]
+    ]
+    return _Rules(told["json"], lines)
+
+
+def of_lines(head: Head, *, assigns: bool = False) -> Reason | None:
+    """What a text is by its first lines; None when nothing shows.
+
+    Args:
+        head: Of the file.
+        assigns: Look only for what would be taken for settings.
+    """
+    lines = [line for line in full_lines(head)[:_FIRST_LINES] if line.strip()]
+    for pattern, is_assigning, reason in _rules().lines:
+        if assigns and not is_assigning:
+            continue
+        if any(pattern.match(line[:_LINE_CHARS]) for line in lines):
+            return reason
+    return None
 
 
 def explain(head: Head) -> Reason:
@@ -78,12 +95,14 @@ def explain(head: Head) -> Reason:
     magic = next((reason for start, reason in _MAGIC if data.startswith(start)), None)
     if magic is not None:
         return magic
-    if _JSON.match(data):
+    if _JSON.match(data) and not _BOOT_TIME.match(data):
         return _of_json(sketch(head).value)
     for pattern, reason in _TEXTS:
         if pattern.match(data):
             return reason
-    return Reason("is text without log lines, samples or settings in it", _ANY)
+    return of_lines(head) or Reason(
+        "is text without log lines, samples or settings in it", _ANY
+    )
 
 
 def _of_json(value: Any) -> Reason:
@@ -92,8 +111,8 @@ def _of_json(value: Any) -> Reason:
     record = mapping(first(value) if isinstance(value, list) else value)
     if isinstance(value, list) and not value:
         return Reason("is an empty JSON list", "check how it was exported")
-    for fits, reason in _RECORDS:
-        if fits(set(record)):
-            return reason
+    for rule in _rules().records:
+        if record.keys() >= set(rule["all"]) and record.keys() & set(rule.get("any", record)):
+            return Reason(rule["problem"], rule["hint"])
     shown = ", ".join(sorted(repr(str(k)[:30]) for k in record)[:6])
     return Reason(f"is JSON of a kind that is not known, with the keys {shown or 'none'}", _ANY)
