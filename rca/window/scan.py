@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rca.signals import Points, Signal, Values, meanings
+from rca.window.daily import flattened
 from rca.window.demand import MARK, residuals
 from rca.window.track import Grid, Track, grid, track
 
@@ -126,7 +127,7 @@ def find(
     symptoms = [s for s in signals if is_symptom(s) and len(s.incident.ts_ns)]
     if not symptoms:
         return None
-    scanned = symptoms + residuals(signals)
+    scanned = [flattened(s) for s in symptoms] + residuals(signals)
     on = grid(symptoms, _MAX_BINS)
     tracks = _tracks(scanned, on)
     with_baseline = any(t.healthy > 0 for t in tracks)
