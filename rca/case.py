@@ -54,6 +54,11 @@ def sql_files(folder: str) -> list[tuple[str, str]]:
     return [(f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name)]
 
 
+def sql_text(folder: str, name: str) -> str:
+    """The text of rca/sql/FOLDER/NN_NAME.sql."""
+    return next(t for file, t in sql_files(folder) if file[3:].removesuffix(".sql") == name)
+
+
 class Case:
     """A case file. Use `Case.create`, `Case.open`, and `with`.
 

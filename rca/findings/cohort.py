@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from rca.case import Case, sql_files
+from rca.case import Case, sql_text
 from rca.findings.records import Cohort
 from rca.limits import objective_ns
 
@@ -16,9 +16,7 @@ SAMPLED_BELOW = 0.9
 
 def query(name: str) -> str:
     """The text of rca/sql/findings/NN_NAME.sql."""
-    return next(
-        text for file, text in sql_files("findings") if file[3:].removesuffix(".sql") == name
-    )
+    return sql_text("findings", name)
 
 
 def gather(case: Case) -> Cohort | None:
