@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check -q install -c constraints.txt
 SAMPLE ?= sample_traces/03_batch_window_mismatch
 
-.PHONY: demo test test-slow lint format samples docs readme golden images bench fuzz reliability clean
+.PHONY: demo test test-slow test-pythons lint format samples docs readme golden images bench fuzz reliability clean
 
 $(VENV)/core: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -24,6 +24,9 @@ test: $(VENV)/dev  ## the test suite
 
 test-slow: $(VENV)/dev  ## what takes too long for `make test`
 	$(BIN)/python -m pytest -m slow -n auto --dist loadfile || [ $$? -eq 5 ]  # 5: there is none
+
+test-pythons:  ## the core without torch and Dask on other Pythons, where they are here
+	PYTHONS="$(PYTHONS)" bash scripts/test_pythons.sh
 
 lint: $(VENV)/dev  ## format, style, types, imports, SQL comments, generated docs
 	$(BIN)/ruff format --check .

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import io
-import lzma
-import os
 import shutil
 import struct
 import tarfile
 import zipfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from rca.errors import BundleError
-from rca.parsers.stream import MAX_RATIO, MAX_UNPACKED, RATIO_FLOOR, compression, read_head
+from rca.parsers.stream import (
+    DAMAGE,
+    MAX_RATIO,
+    MAX_UNPACKED,
+    RATIO_FLOOR,
+    compression,
+    read_head,
+)
 
 DEFAULT_MAX_UNPACKED = MAX_UNPACKED
 MAX_MEMBERS = 20_000
@@ -24,9 +28,9 @@ _MOST_LIST_BYTES = 1024 * MAX_MEMBERS
 _MOST_NAME_BYTES = 200
 _MOST_EMPTY = 1000
 # What reading an archive raises where its bytes make no sense.
-_DAMAGE = (
-    EOFError, IndexError, NotImplementedError, OSError, OverflowError, ValueError, lzma.LZMAError,
-    struct.error, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+_DAMAGE: tuple[type[Exception], ...] = (
+    *DAMAGE, IndexError, NotImplementedError, OverflowError, ValueError, struct.error,
+    tarfile.TarError, zipfile.BadZipFile,
 )  # fmt: skip
 
 Member = tuple[str, IO[bytes], int | None]
@@ -67,7 +71,7 @@ def unpack(
     else:
         members = _tar_members(path, max_unpacked, refused)
     for number, member in enumerate(_until_damaged(path, members, refused)):
-        name, stream, packed = member
+        name, stream, packed = _text(member[0]), *member[1:]
         if number >= MAX_MEMBERS:
             raise _too_many(path)
         out = target / f"{number:06d}" / _file_name(name)
@@ -83,7 +87,7 @@ def unpack(
 def _refuse(refused: list[tuple[str, str]], path: Path, name: str, why: str) -> None:
     if len(refused) >= MAX_MEMBERS:
         raise _too_many(path)
-    refused.append((f"{path}!{name}", why))
+    refused.append((f"{path}!{_text(name)}", why))
 
 
 def _until_damaged(
@@ -115,8 +119,13 @@ def _bomb(path: Path, limit: int, name: str | None = None) -> BundleError:
 
 def _file_name(name: str) -> str:
     """The last part of a member's name, so short that a file can have it."""
-    kept = os.fsencode(PurePosixPath(name).name)[-_MOST_NAME_BYTES:]
+    kept = PurePosixPath(name).name.encode()[-_MOST_NAME_BYTES:]
     return kept.decode("utf-8", "replace")
+
+
+def _text(name: str) -> str:
+    r"""A member's name as text; bytes that are no UTF-8 are written `\udcff`."""
+    return name.encode("utf-8", "backslashreplace").decode()
 
 
 class _Budget:

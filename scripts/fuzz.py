@@ -129,8 +129,8 @@ def archives(folder: Path, files: Iterable[Path]) -> dict[Path, str]:
     for name, method in (("deflated", zipfile.ZIP_DEFLATED), ("lzma", zipfile.ZIP_LZMA)):
         made[folder / f"{name}.zip"] = "zip"
         with zipfile.ZipFile(folder / f"{name}.zip", "w", method) as packed:
-            for file in files:
-                packed.write(file, file.name)
+            for number, file in enumerate(files):
+                packed.write(file, f"{number}-{file.name}")
     for mode in ("w", "w:gz", "w:bz2", "w:xz"):
         made[folder / f"{mode[2:]}.tar"] = "tar"
         with tarfile.open(folder / f"{mode[2:]}.tar", mode) as tar:

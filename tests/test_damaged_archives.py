@@ -86,6 +86,15 @@ def test_names_too_long_for_a_file_are_read(tmp_path: Path) -> None:
     assert looked(tmp_path / "tar", tarred(long, "b.jsonl")) == ([long, "b.jsonl"], [])
 
 
+def test_names_that_are_no_text_are_written_out(tmp_path: Path) -> None:
+    names, refused = looked(tmp_path, tarred("a\udcff.jsonl", "../b\udcff.jsonl"))
+    assert names == ["a\\udcff.jsonl"]
+    assert refused == ["not a plain file inside the archive"]
+    found = find([tmp_path / "a"], None, tmp_path / "again")
+    for text in [*(f.name for f in found.files), *(n for n, _ in found.refused)]:
+        text.encode()
+
+
 @pytest.mark.parametrize(
     "headers", [{"path": "a\0b"}, {"size": "9" * 30}, {"GNU_sparse_major": "1", "GNU_sparse_minor": "0"},
                 {"GNU_sparse_map": "0,9" + "9" * 14, "GNU_sparse_size": "9" * 15}],
@@ -94,6 +103,17 @@ def test_headers_that_make_no_sense_are_told(tmp_path: Path, headers: dict[str, 
     names, refused = looked(tmp_path, tarred("a.jsonl", **headers))
     assert names == []
     assert refused
+
+
+def test_a_packed_tar_that_is_damaged_is_told(tmp_path: Path) -> None:
+    """Every byte in turn: what unpacks gzip has errors of its own."""
+    whole = gzip.compress(tarred("a.jsonl"), mtime=0)
+    for at in range(10, len(whole) - 8):
+        (tmp_path / str(at)).mkdir()
+        names, refused = looked(
+            tmp_path / str(at), whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :]
+        )
+        assert refused or names, at
 
 
 def test_a_tar_that_is_cut_keeps_what_came_before(tmp_path: Path) -> None:

@@ -21,13 +21,14 @@ MAX_RATIO = 1_000
 RATIO_FLOOR = 67_108_864
 """So many bytes are never too many."""
 MAX_UNPACKED = 20 * 1024**3
-_DAMAGE: tuple[type[Exception], ...] = (
+DAMAGE: tuple[type[Exception], ...] = (
     zlib.error,
     OSError,
     EOFError,
     lzma.LZMAError,
     cast(type[Exception], isal_zlib.error),
 )
+"""What unpacking raises where the bytes make no sense."""
 
 
 class _Decompressor(Protocol):
@@ -108,7 +109,7 @@ class Blocks:
                         self._stop_a_bomb(n_in, n_out)
                         if block:
                             yield block
-                except _DAMAGE as error:
+                except DAMAGE as error:
                     self.damage = f"{kind} data is damaged: {error}"
                     return
                 data = state.unused_data if state.eof else b""
