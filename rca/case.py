@@ -95,6 +95,7 @@ class Case:
             case.insert("provenance", pl.DataFrame(version))
         if path is None or new is None:
             return case
+        case.rows("CHECKPOINT")  # closing would do it too, but be silent where the disk is full
         case.close()
         _remove(path)
         new.replace(path)

@@ -6,26 +6,34 @@ import fcntl
 import glob
 import os
 import shutil
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 
 def write_whole(path: Path, content: str | BinaryIO) -> None:
-    """Write text, or copy an open file, under another name; fsync; rename.
+    """Write text, or copy an open file; see `whole`."""
+    with whole(path) as file:
+        if isinstance(content, str):
+            file.write(content.encode())
+        else:
+            shutil.copyfileobj(content, file)
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, under another name; in the end fsync and rename.
 
     Raises:
-        OSError: It cannot be written; then `path` is as it was.
+        OSError: It cannot be written; then `path` is as it was, as after any error inside.
     """
     _remove_abandoned(path)
     half = path.with_name(f".{path.name}.{os.getpid()}.half")
     try:
         with half.open("wb") as file:
             fcntl.flock(file, fcntl.LOCK_SH)  # ends with the process, however it ends
-            if isinstance(content, str):
-                file.write(content.encode())
-            else:
-                shutil.copyfileobj(content, file)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         half.replace(path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rca.case import Case, sql_files
+from rca.durable import whole
 from rca.plain import printable
 
 _FIRST_TIME = "SELECT min(first_ns + shift_ns) FROM source WHERE part = 'incident' AND first_ns IS NOT NULL"
@@ -25,7 +26,7 @@ def write(case: Case, out: Path) -> Path:
     out.parent.mkdir(parents=True, exist_ok=True)
     origin_ns = int(case.scalar(_FIRST_TIME) or _first_event(case))
     tracks = _Tracks()
-    with out.open("wb") as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as file:
+    with whole(out) as raw, gzip.GzipFile("", "wb", 6, raw, mtime=0) as file:
         head = {"origin_ns": str(origin_ns), "clock": "UTC, sources corrected by their shift"}
         file.write(f'{{"otherData":{json.dumps(head)},"traceEvents":[\n'.encode())
         before = ""

@@ -33,7 +33,7 @@ def told(error: BaseException) -> Ending | None:
     if _is_duckdb(
         error, "IOException", "FatalException", "OutOfMemoryException", "TransactionException"
     ):
-        first = (str(error).strip().splitlines() or ["no reason told"])[0]
+        first = (str(_first(error)).strip().splitlines() or ["no reason told"])[0]
         hint = "the case is as it was before this step; make room, raise --memory, or choose another --out"
         return Ending(f"{first}; {hint}", 1)
     if isinstance(error, PermissionError):
@@ -43,6 +43,14 @@ def told(error: BaseException) -> Ending | None:
     if isinstance(error, OSError) and error.errno in _OS_ERRORS:
         return Ending(f"{error.filename or 'writing'}: {error.strerror}", 1)
     return None
+
+
+def _first(error: BaseException) -> BaseException:
+    """What failed first: after it the database only says that it is not to be used any more."""
+    before = error.__context__
+    if before is not None and (isinstance(before, RcaError) or _is_duckdb(before, "Error")):
+        return _first(before)
+    return error
 
 
 def _is_duckdb(error: BaseException, *names: str) -> bool:

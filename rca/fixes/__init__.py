@@ -11,6 +11,7 @@ import polars as pl
 
 from rca.case import Case
 from rca.catalogue import Fix
+from rca.durable import write_whole
 from rca.fixes import cluster, code, heat, rollback, setting
 from rca.fixes.facts import ROLLBACK_CLASSES, Facts, gather
 from rca.fixes.gates import CIRCUIT_BREAK_CONFIDENCE, ROLLBACK_CONFIDENCE
@@ -58,7 +59,7 @@ def write_files(case: Case, out: Path) -> list[Path]:
             if name and content is not None:
                 folder.mkdir(parents=True, exist_ok=True)
                 path = folder / name
-                path.write_bytes(content.encode())  # line ends stay: a patch must fit its file
+                write_whole(path, content)  # line ends stay: a patch must fit its file
                 if path.suffix == ".sh":
                     path.chmod(0o755)
                 written.append(path)

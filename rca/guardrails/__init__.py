@@ -19,6 +19,7 @@ import polars as pl
 
 from rca import catalogue
 from rca.case import Case
+from rca.durable import write_whole
 from rca.guardrails.evaluator import Values, firing, values
 from rca.guardrails.rule_files import Rule, rules_file, test_file
 from rca.guardrails.watch import Grid, Signal, signals
@@ -76,7 +77,7 @@ def write_files(case: Case, out: Path) -> list[Path]:
     written = []
     for name, content in case.rows("SELECT name, content FROM guard_file ORDER BY name"):
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(content, encoding="utf-8")
+        write_whole(folder / name, content)
         written.append(folder / name)
     return written
 

@@ -20,6 +20,7 @@ from markupsafe import Markup
 
 from rca.answer import Evidence, wording
 from rca.case import Case
+from rca.durable import write_whole
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
 from rca.postmortem.charts.style import config
@@ -64,7 +65,7 @@ def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
     )
     out.mkdir(parents=True, exist_ok=True)
     target = out / "report.html"
-    target.write_text(text.strip() + "\n", encoding="utf-8", newline="\n")
+    write_whole(target, text.strip() + "\n")
     return target
 
 

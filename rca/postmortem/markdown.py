@@ -12,6 +12,7 @@ from jinja2.sandbox import SandboxedEnvironment
 
 from rca.answer import Evidence, wording
 from rca.case import Case
+from rca.durable import write_whole
 from rca.errors import TemplateError
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
 from rca.postmortem.charts import Chart, draw
@@ -54,7 +55,7 @@ def write_story(
     text = render(story, charts, _rules(out), template)
     if target.is_file():
         text = kept(text, target.read_text(encoding="utf-8", errors="replace"))
-    target.write_text(text, encoding="utf-8", newline="\n")
+    write_whole(target, text)
     return target
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from rca.answer import Answer, read
 from rca.case import Case
+from rca.durable import write_whole
 from rca.postmortem.charts.causal import causal_graph
 from rca.postmortem.charts.data import ChartData
 from rca.postmortem.charts.draw import specification, svg
@@ -173,7 +174,7 @@ def write(charts: list[Chart], out: Path) -> list[Chart]:
     for chart in shown:
         path = out / chart.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(chart.svg, encoding="utf-8", newline="\n")
+        write_whole(path, chart.svg)
     return shown
 
 
