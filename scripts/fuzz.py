@@ -182,7 +182,7 @@ def main() -> int:
 
 
 def _write(budget_s: float, seed: int, rounds: Counter[str], findings: list[str]) -> None:
-    said = f"`python scripts/fuzz.py --budget {budget_s:g} --seed {seed}`: {rounds.total()} rounds, "
+    said = f"`python scripts/fuzz.py --budget {budget_s:g} --seed {seed}`: {rounds.total():,} rounds, "
     said += f"{len(findings)} findings.\n\n| Format | Rounds |\n|---|---:|\n"
     said += "".join(f"| {name} | {n} |\n" for name, n in sorted(rounds.items()))
     said += "".join(f"\n- {line}" for line in findings) + ("\n" if findings else "")
