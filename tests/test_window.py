@@ -369,3 +369,14 @@ def test_an_earlier_incident_is_no_reference_for_the_other(case: Case) -> None:
     side = "SELECT count(*) FROM cohort_request WHERE side = 'reference' AND start_ns BETWEEN ? AND ?"
     assert case.scalar(side, (at(160), at(260))) == 0
     assert case.scalar(side, (at(0), at(140))) > 300
+
+
+def test_an_incident_that_grows_worse_is_one_window_without_a_baseline(case: Case) -> None:
+    today = arrivals(7, 900, bursts=False)
+    early, late = (today >= 400) & (today < 600), (today >= 600) & (today < 780)
+    factor = np.where(early, 1.5, np.where(late, 4.0, 1.0))
+    record(case, "incident", today, served(today, 7) * factor)
+    ((status, _, start, end),) = windows(case)
+    assert status == "incident"
+    assert abs(start - at(400)) <= 10 * SECOND
+    assert abs(end - at(780)) <= 10 * SECOND

@@ -157,7 +157,29 @@ def find(
             scanned = [_outside(s, on, one) for s in scanned]
             # Measured by itself: a first incident is no unrest of a healthy service.
             tracks = tracks if with_baseline else _tracks(scanned, on)
-    return Scan(on.start_ns, on.step_ns, found, bar, best, role, span)
+    return Scan(on.start_ns, on.step_ns, _joined(found), bar, best, role, span)
+
+
+def _joined(found: Sequence[Found]) -> list[Found]:
+    """Stretches that touch each other are one incident, which was not equally bad all the time."""
+    kept: list[Found] = []
+    for one in found:
+        near = next((k for k in kept if _touch(k, one)), None)
+        if near is None:
+            kept.append(one)
+            continue
+        kept[kept.index(near)] = near._replace(
+            first=min(near.first, one.first),
+            last=max(near.last, one.last),
+            margin_bins=max(near.margin_bins, one.margin_bins),
+            pause=near.pause or one.pause,
+        )
+    return kept
+
+
+def _touch(one: Found, other: Found) -> bool:
+    between = max(one.first, other.first) - min(one.last, other.last) - 1
+    return between <= min(one.margin_bins, other.margin_bins)
 
 
 def _tracks(signals: Sequence[Signal], on: Grid) -> list[Track]:
