@@ -146,6 +146,21 @@ def test_what_no_record_names_does_not_count(shards: Path, tmp_path: Path) -> No
         assert case.scalar("SELECT count(*) FROM source") == whole - 1
 
 
+@pytest.mark.parametrize("file", ["/etc/passwd", "../other/x.parquet"])
+def test_a_record_cannot_name_a_file_outside(shards: Path, tmp_path: Path, file: str) -> None:
+    copy = tmp_path / "shards"
+    shutil.copytree(shards, copy)
+    (copy / "_records" / "incident-0.json").write_text("[]")  # no record at all
+    with open_shards(str(copy)) as case:
+        assert case.scalar("SELECT count(*) FROM source") == 9
+    path = sorted((copy / "_records").glob("incident-*.json"))[1]
+    record = json.loads(path.read_bytes())
+    record["tables"]["source"]["file"] = file
+    path.write_text(json.dumps(record))
+    with pytest.raises(CaseError, match="names a file outside of the shards"):
+        open_shards(str(copy))
+
+
 def test_two_ingests_at_once_are_told_apart(fleet: Path, tmp_path: Path) -> None:
     where = str(tmp_path / "shards")
     with Store(where).held(), pytest.raises(CaseError, match="another rca fleet ingest"):

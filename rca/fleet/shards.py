@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import PurePosixPath
 from typing import Any
 
 import polars as pl
@@ -34,6 +35,8 @@ def read_records(store: Store) -> list[dict[str, Any]]:
             record = json.loads(text)
         except ValueError:
             continue
+        if not isinstance(record, dict):
+            continue
         if record.get("schema_version") != SCHEMA_VERSION:
             raise CaseError(
                 f"has schema version {record.get('schema_version')}, this rca reads {SCHEMA_VERSION}",
@@ -59,6 +62,8 @@ def open_shards(where: str) -> DiagnosedCase:
     store.attach(case)
     for table in case.recorded_tables():
         found = [r["tables"][table]["file"] for r in records if table in r.get("tables", {})]
+        if any(PurePosixPath(name).is_absolute() or ".." in name.split("/") for name in found):
+            raise CaseError("a record names a file outside of the shards", path=where)
         if found:
             _attach(case, table, [store.address(name) for name in sorted(found)])
     _note_failures(case, [r for r in records if r["status"] == "failed"])
