@@ -336,7 +336,7 @@ def test_experiment_shows_doses_candidates_and_effects() -> None:
     ]
     assert effects.rows == [["fault", "ttft_p50", "×4 [3.5–4.6]", "6"]]
     assert found.n_steady == 1
-    assert found.details == [("seed", "3"), ("noise.ttft_p50", "0.02")]
+    assert found.details == [("seed", "3"), ("noise, ttft p50", "0.02")]
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,8 @@ def _trial(case: Case) -> str | None:
     if not rows:
         return None
     status, device, fix, pairs = rows[0]
+    if status == "not_run":
+        return None
     said = str(status).replace("_", " ")
     if not device:
         return f"{said}: nothing ran"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
+from rca.plain import duration, number
+
 MS = 1_000_000
 SECOND = 1_000_000_000
 _BLOCKS_IN_MEMORY = 348
@@ -152,13 +154,19 @@ class Plan:
         return replace(self, traffic=replace(self.traffic, **changes))
 
     def turned_to(self, after: Plan) -> str:
-        """The knobs in which another plan differs, as 'name before -> after'."""
+        """The knobs in which another plan differs, as `name before → after` in their units."""
         found: list[str] = []
         for part in ("args", "build", "traffic"):
             old, new = getattr(self, part), getattr(after, part)
             for knob in fields(old):
                 a, b = getattr(old, knob.name), getattr(new, knob.name)
-                numbers = all(isinstance(value, int | float) for value in (a, b))
                 if a != b:
-                    found.append(f"{knob.name} {a:g} -> {b:g}" if numbers else knob.name)
+                    found.append(_turned(knob.name, a, b))
         return ", ".join(found)
+
+
+def _turned(name: str, before: Any, after: Any) -> str:
+    if not all(isinstance(value, int | float) for value in (before, after)):
+        return name
+    tell = duration if name.endswith("_ns") else number
+    return f"{name.removesuffix('_ns')} {tell(before)} → {tell(after)}"

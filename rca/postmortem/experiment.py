@@ -18,6 +18,15 @@ _ORDER = ("healthy", "control", "fault", "fix", "placebo")
 _MOVED = math.log(1.05)
 _KEY_FIGURES = 5
 _DETAILS = 60
+_DETAIL_WORDS = {
+    "budget_s": "wall time allowed, s",
+    "claim": "what it can tell of",
+    "dose_response.doses": "doses tried",
+    "dose_response.figure": "figure that answers to the dose",
+    "dose_response.log_ratios": "logarithm of its ratio to healthy, by dose",
+    "dose_response.monotone": "whether it grows with the dose",
+    "left_out": "candidates left out",
+}
 _LATENCY = re.compile(r"(ttft|itl|e2e|request|dependency|queue)_(p\d+|mean)$")
 _Medians = dict[tuple[str, str], dict[str, float]]  # (engine, figure) → arm → median
 
@@ -64,7 +73,13 @@ def describe(case: Case, trial: Trial) -> Experiment:
         *_what_if(case),
     ]
     n_steady = len(medians) - len(moved)
-    return Experiment([t for t in tables if t.rows], n_steady, flat(details)[:_DETAILS])
+    named = [(_words(key), value) for key, value in flat(details)[:_DETAILS]]
+    return Experiment([t for t in tables if t.rows], n_steady, named)
+
+
+def _words(key: str) -> str:
+    """The name of a detail for people; one that has none here as it is, without its signs."""
+    return _DETAIL_WORDS.get(key) or key.replace(".", ", ").replace("_", " ")
 
 
 def _fidelity(case: Case) -> Table:

@@ -294,7 +294,7 @@ class _Panels:
         ]
         line = alt.Chart(Rows(rows)).mark_line(style="stem", strokeWidth=1.4)
         largest = max(abs(row["value"]) for row in rows)
-        form = "~%" if unit == "share" else "~s" if largest >= _THOUSANDS else ","
+        form = "~%" if unit == "share" else "~s" if largest >= _THOUSANDS else ",.6~g"
         tip = [alt.Tooltip("time:N", title="UTC"), alt.Tooltip("value:Q", format=".4~g")]
         layers = [
             line.encode(x=self._x, y=alt.Y("value:Q", title=None, axis=alt.Axis(tickCount=4, format=form)), tooltip=tip)
