@@ -113,7 +113,9 @@ def _no_window(found: Window) -> str:
     healthy = found.status == "none"
     text = "no incident found" if healthy else "no window: nothing to compare with"
     largest = (found.note or "").partition("; ")[2]
-    if healthy and largest:  # it says how far that was from an incident; the rest is the answer's reason
+    if (
+        healthy and largest
+    ):  # it says how far that was from an incident; the rest is the answer's reason
         return f"{text}: {printable(largest, 300)}"
     if found.score is not None and found.threshold is not None:
         text += f", scan score {number(found.score)} of the {number(found.threshold)} needed"

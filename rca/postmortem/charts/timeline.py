@@ -138,7 +138,7 @@ class _Panels:
             if (beside := [r for r in rows if r["side"] == side])
         ]
         height = 18 * len({r["level"] for r in rows})
-        return self._layer("changes ◆ and alerts ▲", [points, *names], height)
+        return self._layer("changes ◆ and alerts ▲", [points, *names], height, ruled=False)
 
     def _visible_marks(self) -> list[dict[str, Any]]:
         """Marks in the range of time, each on the first level where its name is free of others."""
@@ -308,8 +308,8 @@ class _Panels:
         )
         return self._layer(title, layers, 64)
 
-    def _layer(self, title: str, layers: list[Any], height: int) -> Any:
-        """Layers over the window and the lines of changes, under a title."""
+    def _layer(self, title: str, layers: list[Any], height: int, *, ruled: bool = True) -> Any:
+        """Layers over the window and, where they cross no words, the lines of changes, under a title."""
         import altair as alt
 
         from rca.postmortem.charts.rows import Rows
@@ -324,7 +324,7 @@ class _Panels:
                 .encode(x=self._x, x2=alt.X2("end:T"))
             )
         rules = [{"at": m["at"]} for m in self._visible_marks()]
-        if rules:
+        if rules and ruled:
             under.append(alt.Chart(Rows(rules)).mark_rule(style="change").encode(x=self._x))
         return alt.layer(
             *under,
