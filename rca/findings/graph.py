@@ -41,8 +41,9 @@ def _told(edge: Edge) -> str:
     said = confidence(edge.confidence)
     if edge.lag_ns is None:
         return said
-    first = ", effect first" if edge.order_seen == "effect first" else ""
-    return f"{said}, after {duration(edge.lag_ns)}{first}"
+    if edge.order_seen == "effect first":
+        return f"{said}, effect seen {duration(abs(edge.lag_ns))} earlier"
+    return f"{said}, after {duration(edge.lag_ns)}"
 
 
 def _escaped(text: str) -> str:
