@@ -9,17 +9,11 @@ from importlib.resources import files
 
 GEMM = "op_gemm"
 """The role of matrix multiplications, by whose calls those of the others are divided."""
-ARITHMETIC = frozenset(
-    f"aten::{name}{place}"
-    for name in ("add", "sub", "mul", "div", "pow", "rsqrt", "neg")
-    for place in ("", "_")
-)
-"""Operators that compute element by element, and that a fused path does not have."""
 
 
 @cache
 def roles_by_operator() -> Mapping[str, str]:
-    """Role of each operator that has one, for example 'op_copies'."""
+    """Role of each operator that has one, for example 'op_sorts'."""
     text = files("rca").joinpath("op_families.toml").read_text(encoding="utf-8")
     return {op: role for role, row in tomllib.loads(text).items() for op in row["ops"]}
 

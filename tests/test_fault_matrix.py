@@ -53,9 +53,9 @@ def _shown(cause: str) -> Figures:
         ("tokenise_time", "tokenizer_cold_load", "jit_recompile_storm"),
         ("op_compiles", "jit_recompile_storm", "tokenizer_cold_load"),
         ("op_sorts", "sampler_slow_path", "detokenize_quadratic"),
-        ("op_copies", "dtype_or_layout_copy", "sampler_slow_path"),
+        ("op_converts", "dtype_or_layout_copy", "version_upgrade_regression"),
+        ("op_copies", "version_upgrade_regression", "sampler_slow_path"),
         ("op_syncs", "implicit_host_sync", "sampler_slow_path"),
-        ("arithmetic_per_step", "version_upgrade_regression", "dtype_or_layout_copy"),
     ],
 )
 def test_one_figure_tells_two_faults_apart_that_slow_the_same(

@@ -132,7 +132,7 @@ def _tensors() -> tuple[Fault, ...]:
             "code-regression",
             "kv_copies_per_step",
             apply=lambda plan, dose, _s: plan.with_build(kv_copies_per_step=round(4 * dose)),
-            moves={"op_copies": 1, "allocations_per_step": 1, "ops_per_step": 1},
+            moves={"op_converts": 1, "allocations_per_step": 1, "ops_per_step": 1},
             timing=("itl_p50", "e2e_p50"),
             fix=Remedy(
                 "an attention backend that reads the pool as it is",

@@ -59,12 +59,12 @@ FLOORS: dict[str, float] = {
     "syncs_per_token": 0.5,
     # Calls for each matrix multiplication, as of the roles of that name; healthy steps copy once.
     "op_copies": 1.0,
+    "op_converts": 0.05,
     "op_sorts": 0.05,
     "op_syncs": 0.05,
     "op_compiles": 0.05,
     "ops_per_step": 0.0,
     "allocations_per_step": 0.0,
-    "arithmetic_per_step": 1.0,  # operators that compute element by element
     "queue_with_free_seats": 0.05,  # share of time; the cap and the pool have room
     "queue_with_free_blocks": 0.05,  # share of time; the pool has room, the cap may have none
     "tokens_per_step": 0.0,

@@ -14,7 +14,7 @@ from rca.models.scheduler import Batch
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TwinWorker
-from rca.op_families import ARITHMETIC, calls_per_gemm
+from rca.op_families import calls_per_gemm
 
 _WARM_STEPS = 60
 _GEMMS = ("aten::mm", "aten::addmm")
@@ -85,7 +85,6 @@ class _Counting:
         return {
             "ops_per_step": calls / steps,
             "allocations_per_step": self._allocations / steps,
-            "arithmetic_per_step": sum(self._ran[name] for name in ARITHMETIC) / steps,
             "ops_per_token": calls / tokens,
             "gemm_rows_per_token": self._rows / tokens,
             "allocations_per_token": self._allocations / tokens,

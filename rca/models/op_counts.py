@@ -19,7 +19,7 @@ from rca.models.scheduler import Batch
 from rca.models.settings import Plan
 from rca.models.twin import TwinWorker
 from rca.models.worker import Runtime, TorchWorker
-from rca.op_families import ARITHMETIC, calls_per_gemm
+from rca.op_families import calls_per_gemm
 
 _GEMM_INPUT = {"aten::mm": 0, "aten::addmm": 1, "aten::linear": 0, "aten::matmul": 0}
 _MOVES = frozenset(
@@ -148,7 +148,6 @@ def count(plan: Plan, made: Runtime, seed: int, steps: int = 200) -> Counts:
     shown = {
         "ops_per_step": counter.operators.total() / steps,
         "allocations_per_step": counter.allocations / steps,
-        "arithmetic_per_step": sum(counter.operators[n] for n in ARITHMETIC) / steps,
         "ops_per_token": counter.operators.total() / tokens,
         "gemm_rows_per_token": counter.gemm_rows / tokens,
         "gemm_rows_max": counter.gemm_rows_max,

@@ -23,8 +23,8 @@ STANDS_OUT = 3.0  # times the noise of equal services
 _MORE_EQUAL = 4  # with those of SEEDS fifteen pairs
 # Counts for a token follow the mix of prompts and answers in so few steps.
 COUNTED = (
-    "ops_per_step", "allocations_per_step", "arithmetic_per_step", "syncs_per_token",
-    "op_copies", "op_sorts", "op_syncs", "op_compiles",
+    "ops_per_step", "allocations_per_step", "syncs_per_token",
+    "op_copies", "op_converts", "op_sorts", "op_syncs", "op_compiles",
 )  # fmt: skip
 OP_FIGURES = frozenset(
     {*COUNTED, "ops_per_token", "gemm_rows_per_token", "allocations_per_token"}

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from rca.case import Case, sql_text
 from rca.models.figures import POOL_FULL, log_ratios
-from rca.op_families import ARITHMETIC
 from rca.trial import workload_facts
 
 _ROLES = {
@@ -157,13 +156,10 @@ def _grown_tenants(case: Case) -> tuple[float | None, float | None]:
 
 
 def _profiled(case: Case) -> dict[str, tuple[float, float]]:
-    """Operators, allocations and arithmetic of a step, where both sides were profiled."""
-    rows = {
-        part: values
-        for part, *values in case.rows(sql_text("trial", "profiled"), [sorted(ARITHMETIC)])
-    }
+    """Operators and allocations of a step, where both sides were profiled."""
+    rows = {part: values for part, *values in case.rows(sql_text("trial", "profiled"))}
     if rows.keys() != {"baseline", "incident"}:
         return {}
-    names = ("ops_per_step", "allocations_per_step", "arithmetic_per_step")
+    names = ("ops_per_step", "allocations_per_step")
     pairs = zip(names, rows["baseline"], rows["incident"], strict=True)
     return {name: (float(low), float(high)) for name, low, high in pairs if low and high}

@@ -1,5 +1,4 @@
 -- Operators and allocations of a step, by side; at least five steps.
--- $1: names of the operators that are arithmetic.
 WITH step AS (
     SELECT source_id, count(*) AS n
     FROM cpu_op
@@ -9,11 +8,6 @@ WITH step AS (
 counted AS (
     SELECT s.part, step.n,
         (SELECT count(*) FROM cpu_op AS o WHERE o.source_id = s.id AND o.kind = 'op') AS ops,
-        (
-            SELECT count(*)
-            FROM cpu_op AS o
-            WHERE o.source_id = s.id AND o.kind = 'op' AND list_contains($1, o.name)
-        ) AS arithmetic,
         (SELECT count(*) FROM memory_event AS m WHERE m.source_id = s.id AND m.delta_bytes > 0) AS allocations
     FROM source AS s
     JOIN step ON step.source_id = s.id
@@ -24,9 +18,7 @@ SELECT
     -- Operators a step.
     sum(ops) / sum(n) AS ops,
     -- Allocations a step; NULL where memory was not profiled.
-    nullif(sum(allocations) / sum(n), 0) AS allocations,
-    -- Arithmetic operators a step.
-    nullif(sum(arithmetic) / sum(n), 0) AS arithmetic
+    nullif(sum(allocations) / sum(n), 0) AS allocations
 FROM counted
 GROUP BY part
 HAVING sum(n) >= 5 AND sum(ops) > 0;
