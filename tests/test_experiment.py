@@ -217,8 +217,21 @@ def test_a_budget_too_small_for_six_pairs_is_inconclusive() -> None:
     began = time.monotonic()
     found = run("kv_pool_too_small", observed=_observed("kv_pool_too_small"), budget_s=1.2)
     assert found.status == "inconclusive"
-    assert "of 6 pairs" in found.reason
+    assert "the budget of 1.2 s was spent" in found.reason
     assert time.monotonic() - began < 15  # torch's import cannot be cut short
+
+
+def test_torch_is_not_started_when_its_start_alone_would_break_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def started(_sizes: DecoderConfig) -> None:
+        raise AssertionError("torch was started")
+
+    monkeypatch.setattr(experiment, "torch_runtime", started)
+    monkeypatch.setattr(experiment, "_START_CPU_S", 60.0)
+    found = run("kv_pool_too_small", observed=_observed("kv_pool_too_small"), budget_s=60.0)
+    assert found.status == "inconclusive"
+    assert "before torch could start" in found.reason
 
 
 @pytest.mark.slow

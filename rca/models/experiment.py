@@ -12,13 +12,13 @@ never the size of the effect in production.
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rca.errors import CauseError, MissingExtra
+from rca.models.budget import Budget
 from rca.models.conclusion import (
     Verdict,
     calm_text,
@@ -49,6 +49,7 @@ Progress = Callable[[str], None]
 _LEAST_BUDGET_S = 1.0
 _SCREENING_SHARE = 0.4  # of the budget at most goes to rivals in the twin
 _COUNTED_STEPS = 60
+_START_CPU_S = 1.2  # torch's import and the calibration of the model, CPU time as measured
 _GRACE = 0.05  # of the budget, for a pair that a busy machine makes longer than was planned
 
 
@@ -114,12 +115,12 @@ def run(
     Raises:
         CauseError: no such cause.
     """
-    trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget_s)
+    budget = Budget(budget_s, began)
+    trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget)
     trial.seed = seed
     if other is not None:
         trial.add(find(other))
     trial.sizes = sizes or trial.sizes
-    trial.began = began or trial.began
     trial.say = progress or trial.say
     return trial.run()
 
@@ -133,10 +134,9 @@ class _Trial:
         healthy: Plan,
         rivals: Sequence[str],
         observed: Mapping[str, float],
-        budget_s: float,
+        budget: Budget,
     ) -> None:
-        self.began = time.monotonic()
-        self.fault, self.budget_s, self.seed = fault, budget_s, 0
+        self.fault, self.budget, self.seed = fault, budget, 0
         self.observed = {
             figure: min(max(value, -LARGEST), LARGEST)
             for figure, value in observed.items()
@@ -161,7 +161,7 @@ class _Trial:
             verdict = self._precondition() or self._judge(stack)
         self.details |= {
             "claim": "figures of the model on this device: mechanism and direction only",
-            "budget_s": self.budget_s,
+            "budget_s": self.budget.seconds,
             "seed": self.seed,
             "left_out": self.left_out,
         }
@@ -174,7 +174,7 @@ class _Trial:
             fault=self._reference(10.0).turned_to(self._faulty(10.0)) if ran else None,
             fix=self.fault.fix.name if self.pairs and self.fault.fix else None,
             pairs=self.pairs,
-            spent_ns=round((time.monotonic() - self.began) * 1e9),
+            spent_ns=self.budget.spent_ns(),
             arms=self.rows,
             details=self.details,
         )
@@ -197,8 +197,8 @@ class _Trial:
             return Verdict("not_reproducible_on_device", f"this cause {self.fault.device}")
         if self.fault.cause == "healthy":
             return Verdict("not_run", "there is no fault to try")
-        if self.budget_s < _LEAST_BUDGET_S:
-            return Verdict("not_run", f"a budget of {self.budget_s:g} s is too small")
+        if self.budget.seconds < _LEAST_BUDGET_S:
+            return Verdict("not_run", f"{self.budget} is too small")
         return None
 
     def _judge(self, stack: ExitStack) -> Verdict:
@@ -209,6 +209,8 @@ class _Trial:
         verdict = self._check_counters(screening) or self._rank_early(shown, screening)
         if verdict:
             return verdict
+        if self.budget.left_s() < self.budget.wall_s(_START_CPU_S):
+            return Verdict("inconclusive", f"{self.budget} was spent before torch could start")
         self.made = self._torch(stack)
         if self.made and OP_FIGURES & self.fault.moves.keys():
             verdict = self._count(self.made)
@@ -262,17 +264,14 @@ class _Trial:
     def _faulty(self, seconds: float) -> Plan:
         return self.fault.plan(self.healthy, 1.0, seconds)
 
-    def _left_s(self) -> float:
-        return self.budget_s - (time.monotonic() - self.began)
-
     def _screen(self) -> Screening:
         self.say(f"twin: {self.fault.cause} and {len(self.rivals)} rivals, three doses each")
         self.device = "cpu"
         screening = Screening(self.healthy, self._needs_counts())
         screening.add(self.fault, "fault")
-        until_s = (1 - _SCREENING_SHARE) * self.budget_s
+        until_s = (1 - _SCREENING_SHARE) * self.budget.seconds
         if self.observed:
-            left = screening.add_rivals(self.rivals, lambda: self._left_s() > until_s)
+            left = screening.add_rivals(self.rivals, lambda: self.budget.left_s() > until_s)
             self.left_out += [f"{cause}: no time left for it" for cause in left]
             self.untried = left
         self.rows += screening.rows
@@ -367,12 +366,12 @@ class _Trial:
     def _pairs(self, made: Runtime) -> Verdict:
         pairing = Pairing(made, self._arms(), self.seed)
         self.say(f"torch on {made.name}: up to {PAIRS} pairs of {len(pairing.arms)} arms")
-        self.pairs = pairing.run(self._left_s, _GRACE * self.budget_s)
+        self.pairs = pairing.run(self.budget.left_s, _GRACE * self.budget.seconds)
         self.rows += pairing.rows
         if self.pairs < PAIRS:
             return Verdict(
                 "inconclusive",
-                f"the budget of {self.budget_s:g} s was spent after {self.pairs} of {PAIRS} pairs",
+                f"{self.budget} was spent after {self.pairs} of {PAIRS} pairs",
             )
         self.details |= describe(self.fault, pairing)
         return on_pairs(self.fault, pairing, has_incident=bool(self.observed))
