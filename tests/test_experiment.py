@@ -336,6 +336,26 @@ def test_a_pair_that_takes_too_long_is_given_up() -> None:
     assert patient.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS
 
 
+@pytest.mark.parametrize("is_decided", [True, False])
+def test_a_fix_that_is_not_decided_gets_more_runs(is_decided: bool) -> None:
+    asked: list[int] = []
+
+    def decided() -> bool:
+        asked.append(len(paired.runs["fix"]))
+        return is_decided
+
+    plan = Plan().with_traffic(
+        rate_per_s=0.2
+    )  # hardly any work: the number of runs is what counts
+    arms = {arm: lambda _s: plan for arm in ("healthy", "control", "fault", "fix")}
+    paired = pairing.Pairing(_Machine(), arms, seed=0)
+    assert paired.run(lambda: 1e6, 1.0, decided) == pairing.PAIRS
+    assert asked == [pairing.ENOUGH_PAIRS]
+    runs = pairing.ENOUGH_PAIRS if is_decided else pairing.MOST_PAIRS
+    assert len(paired.runs["fix"]) == len(paired.runs["control"]) == runs
+    assert len(paired.runs["fault"]) == pairing.PAIRS
+
+
 def test_what_marks_the_cause_rules_out_a_rival_that_looks_alike() -> None:
     """A flushed cache looks the same whoever flushed it; one tenant's share does not."""
     pollution, rival = find("prefix_cache_pollution"), "stale_tokenizer_cache_key"

@@ -79,6 +79,12 @@ def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
     return Verdict("mechanism_only", f"reproduced, but the fix does not mend it{price}")
 
 
+def is_decided(fault: Fault, pairing: Pairing) -> bool:
+    """Whether each interval of the fix lies on one side of the bar already."""
+    effects = [pairing.effect("fix", figure) for figure in fault.timing]
+    return all(e is None or e.high < FIXED_BELOW or e.low > FIXED_BELOW for e in effects)
+
+
 def side_effects(pairing: Pairing, mended: Sequence[str]) -> str:
     """Latencies that the fix makes worse than healthy, in words; empty when there are none."""
     found = []

@@ -24,6 +24,7 @@ from rca.models.conclusion import (
     calm_text,
     describe,
     explains_better,
+    is_decided,
     lacks_hallmark,
     leaves_hallmark,
     on_pairs,
@@ -366,7 +367,11 @@ class _Trial:
     def _pairs(self, made: Runtime) -> Verdict:
         pairing = Pairing(made, self._arms(), self.seed)
         self.say(f"torch on {made.name}: up to {PAIRS} pairs of {len(pairing.arms)} arms")
-        self.pairs = pairing.run(self.budget.left_s, _GRACE * self.budget.seconds)
+        self.pairs = pairing.run(
+            self.budget.left_s,
+            _GRACE * self.budget.seconds,
+            lambda: is_decided(self.fault, pairing),
+        )
         self.rows += pairing.rows
         if self.pairs < PAIRS:
             return Verdict(

@@ -23,7 +23,7 @@ from rca.models.screening import ArmRow
 from rca.models.settings import Plan
 
 PLACEBO_PAIRS = 3  # enough to see that it does not help
-MOST_PAIRS = 24
+MOST_PAIRS, ENOUGH_PAIRS = 60, 24  # the second where the fix is decided by then
 PAIRS = 6  # six of six with one sign happens by chance once in 64 times, four of four in 16
 _WARM_UP_S, SHORTEST_S, LONGEST_S = 0.5, 1.5, 6.0
 _RESERVE = 0.9  # of the time left is planned; the rest absorbs a busy machine
@@ -43,13 +43,19 @@ class Pairing:
     seconds: list[float] = field(default_factory=list)
     may_go_on: Callable[[], bool] = lambda: True
 
-    def run(self, left_s: Callable[[], float], grace_s: float) -> int:
+    def run(
+        self,
+        left_s: Callable[[], float],
+        grace_s: float,
+        is_decided: Callable[[], bool] = lambda: True,
+    ) -> int:
         """Run pairs until PAIRS are done or the time is over; returns how many are done.
 
         A pair that takes longer than was planned is given up once `grace_s` more have passed.
 
         What time is left after them goes to more runs of the fix and of its reference:
-        whether it is as good as healthy is the closest call.
+        whether it is as good as healthy is the closest call. After ENOUGH_PAIRS it is asked,
+        once, whether that is decided: asking more often would decide by chance.
         """
         self.may_go_on = lambda: left_s() > -grace_s
         cost = self._wall_for_a_second()
@@ -68,6 +74,8 @@ class Pairing:
             arms = [arm for arm in ("healthy", "control", "fix") if arm in self.arms]
             length_s = self._length_s(left_s(), len(arms), cost)
             if length_s < LONGEST_S or "fix" not in self.arms:
+                break
+            if pair == ENOUGH_PAIRS and is_decided():
                 break
             if self._pair(pair, arms, length_s) is None:
                 break
