@@ -70,6 +70,7 @@ class ChangeMark:
     Attributes:
         required: Whether it cannot come about without one.
         build: Whether any new build of the engine may hold it.
+        moves: Roles that such a change moves by itself, where its settings are known to be unsafe.
     """
 
     kinds: tuple[str, ...]
@@ -77,6 +78,7 @@ class ChangeMark:
     concerns: str
     required: bool = False
     build: bool = False
+    moves: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -240,6 +242,7 @@ def _cause(row: dict[str, Any]) -> Cause:
             change.get("concerns", "any"),
             bool(change.get("required", False)),
             bool(change.get("build", row["class"] == "code-regression")),
+            frozenset(change.get("moves", ())),
         ),
         lookalikes=tuple(Lookalike(**r) for r in row.get("lookalike", ())),
         fixes=tuple(Fix(**r) for r in row["fix"]),

@@ -147,10 +147,11 @@ def _changed(case: Case) -> Iterator[Setting]:
     ):
         old = {_plain(s.key): s.value for s in settings_in(before)}
         for new in settings_in(after):
-            if old.get(_plain(new.key)) != new.value:
-                yield Setting(
-                    subject, new.key, new.value, source_id, change_id, old.get(_plain(new.key))
-                )
+            before_it = old.get(_plain(new.key))
+            if before_it != new.value:
+                yield Setting(subject, new.key, new.value, source_id, change_id, before_it)
+            else:  # told, but not set by this change
+                yield Setting(subject, new.key, new.value, source_id)
 
 
 def _facts(case: Case) -> dict[str, float]:

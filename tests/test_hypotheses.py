@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -13,7 +14,7 @@ from rca.catalogue import Cause, describe, load
 from rca.errors import CauseError
 from rca.hypotheses import explained_share
 from rca.hypotheses.change_fit import Change, changes
-from rca.hypotheses.confidence import calibrate, explains_strongest
+from rca.hypotheses.confidence import calibrate, denied, explains_strongest
 from rca.hypotheses.scoring import Observed, score
 from rca.weights import settings
 
@@ -238,3 +239,18 @@ def test_a_change_is_as_old_as_the_restart_that_it_brought(
         }  # fmt: skip
         case.insert("evidence", pl.DataFrame([row]))
         assert [(c.id, c.age_s) for c in changes(case)] == [("c1", age)]
+
+
+def test_what_an_unsafe_change_moves_by_itself_neither_proves_nor_denies_its_cause() -> None:
+    cause = load()["stale_tokenizer_cache_key"]
+    seen = observed(
+        prefix_hit_rate=-0.9, computed_tokens=0.9, version_skew=1.0, downstream_latency=1.0
+    )
+    moved = Change("c1", "E9", "deploy", "deployment/llm-engine", "--model-revision=r2", 1.0)
+    known = replace(moved, unsafe=frozenset({cause.id}))
+    plain, told = (score(cause, seen, [change], 600.0) for change in (moved, known))
+    assert not explains_strongest([plain], seen)
+    assert denied([plain], seen)
+    assert explains_strongest([told], seen)
+    assert not denied([told], seen)
+    assert told.score > plain.score

@@ -105,6 +105,13 @@ def test_a_model_without_its_tokenizer(case: Case) -> None:
     assert findings(case) == []
 
 
+def test_a_change_that_tells_of_the_tokenizer_it_keeps_has_forgotten_it(case: Case) -> None:
+    add_change(case, add_source(case, "change"), "c1", 5, "deploy", WORKLOAD,
+               "--model-revision=r1 --tokenizer-revision=r1", "--model-revision=r2 --tokenizer-revision=r1")  # fmt: skip
+    assert [(r, c) for r, *_, c in findings(case)] == [("model_without_tokenizer", "c1")]
+    assert case.rows("SELECT severity, len(causes) FROM lint_finding") == [("warning", 2)]
+
+
 def test_a_model_that_brings_its_tokenizer_is_worth_a_look_only(case: Case) -> None:
     add_change(case, add_source(case, "change"), "c1", 0, "deploy", "deployment/llm-engine",
                "model_version: v7", "model_version: v8")  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from rca.catalogue import Cause
 from rca.hypotheses.scoring import Observed, Scored, asks_for_a_cause, spoken_of
 from rca.weights import settings
 
@@ -58,7 +57,7 @@ def explains_strongest(together: Sequence[Scored], observed: Mapping[str, Observ
     Weak moves are passed over, and so is demand that fell.
     """
     moved = sorted(_to_explain(observed), key=lambda o: -abs(o.strength))
-    spoken = spoken_of([s.cause for s in together])
+    spoken = spoken_of(together)
     return all(o.role in spoken for o in moved[:2])
 
 
@@ -67,15 +66,16 @@ def denied(together: Sequence[Scored], observed: Mapping[str, Observed]) -> bool
 
     A near relative of the true cause shares its symptoms, and is told apart by such a move.
     """
-    causes = [s.cause for s in together]
-    return any(_against(o, causes) for o in _to_explain(observed))
+    return any(_against(o, together) for o in _to_explain(observed))
 
 
-def _against(seen: Observed, causes: Sequence[Cause]) -> bool:
-    if any(seen.role in c.neutral for c in causes):
+def _against(seen: Observed, together: Sequence[Scored]) -> bool:
+    if any(seen.role in s.cause.neutral | s.brought for s in together):
         return False
     along = [
-        c.expected[seen.role][0] * seen.strength for c in causes if seen.role in c.expected
+        s.cause.expected[seen.role][0] * seen.strength
+        for s in together
+        if seen.role in s.cause.expected
     ]
     return bool(along) and max(along) <= 0
 

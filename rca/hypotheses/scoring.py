@@ -43,6 +43,7 @@ class Scored:
             none and no change of its own either.
         marked: Whether what decided is more than a consequence of slowness, and the cause is not generic.
         own_change: Whether a change is known that speaks of this cause.
+        brought: Roles that this change moves by itself: they speak neither for nor against the cause.
         contributing: Whether it is one of two causes that are at work at once.
     """
 
@@ -57,6 +58,7 @@ class Scored:
     circumstantial: bool = False
     marked: bool = False
     own_change: bool = False
+    brought: frozenset[str] = frozenset()
     contributing: bool = False
 
 
@@ -76,13 +78,15 @@ def score(
     """
     numbers = settings()
     result = Scored(cause, 0.0, decided=required(cause, observed))
-    accounted = explained_by(beside, observed) if beside else frozenset[str]()
+    result.change, fit, result.own_change = best_change(cause, changes, half_life_s, slow)
+    if result.change and cause.id in result.change.unsafe:
+        result.brought = cause.change.moves
+    accounted = result.brought | (explained_by(beside, observed) if beside else frozenset())
     total, weights = _weigh(result, observed, accounted)
     for role, seen in observed.items():
         if role not in accounted and _unexplained(role, seen, cause, numbers):
             total -= numbers["unexplained"] * abs(seen.strength)
             result.contradicting.append(seen.id)
-    result.change, fit, result.own_change = best_change(cause, changes, half_life_s, slow)
     if result.decided and not result.own_change and not cause.generic:
         fit /= numbers[
             "fit_of_any_build"
@@ -201,10 +205,12 @@ def marks(observed: Mapping[str, Observed]) -> dict[str, Observed]:
     return {role: seen for role, seen in observed.items() if role not in mere}
 
 
-def spoken_of(causes: Collection[Cause]) -> frozenset[str]:
-    """Roles whose moves at least one of these causes speaks of."""
+def spoken_of(together: Collection[Scored]) -> frozenset[str]:
+    """Roles whose moves at least one of these hypotheses speaks of."""
     return frozenset(
         role
-        for cause in causes
-        for role in {r for r, (sign, _) in cause.expected.items() if sign} | cause.neutral
+        for one in together
+        for role in {r for r, (sign, _) in one.cause.expected.items() if sign}
+        | one.cause.neutral
+        | one.brought
     )
