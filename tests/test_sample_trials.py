@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from rca.models.ranking import DEAD_BAND
+from rca.pipeline import Options, analyze
+from rca.trial.incident_figures import observed
 from scripts.sample_trials import Tried, both, table
 
 SAMPLES = sorted((Path(__file__).parent.parent / "sample_traces").glob("[0-9]*"))
@@ -40,6 +43,19 @@ def test_the_true_cause_of_a_sample_holds(sample: Path) -> None:
     assert tried.status in HOLDS, tried.reason
     placebo = tried.details["effects"]["placebo"]
     assert all(effect["high"] > 1.1 for effect in placebo.values())
+
+
+@pytest.mark.slow
+def test_a_token_map_that_is_wrong_for_every_request_is_no_race() -> None:
+    """Where some requests meet the former map and others do not, the figure moves; where all do, it does not."""
+    with analyze([SAMPLES[12]], options=Options(trial_budget_s=None)) as case:
+        skewed = "SELECT observed FROM evidence WHERE role = 'version_skew' ORDER BY observed DESC LIMIT 1"
+        assert case.scalar(skewed) == 1.0
+        assert observed(case)["version_skew"] == 0.0
+        case.execute(
+            "UPDATE evidence SET observed = 0.4 WHERE role = 'version_skew' AND observed = 1.0"
+        )
+        assert observed(case)["version_skew"] > DEAD_BAND
 
 
 def test_the_table_tells_effects_rank_and_time() -> None:
