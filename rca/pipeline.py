@@ -187,9 +187,9 @@ def _read(
 
 
 def _memory_for(bundle: Bundle) -> int:
-    """As much as the recordings take, at least 1 GB, at most half of the machine's."""
+    """Half of what the recordings take, at least 500 MB, at most half of the machine's."""
     recorded = sum(file.path.stat().st_size for file in bundle.files if file.path.is_file())
-    return min(machine.memory_bytes() // 2, max(10**9, recorded))
+    return min(machine.memory_bytes() // 2, max(500_000_000, recorded // 2))
 
 
 def _case(path: Path | None, *, keep: bool) -> DiagnosedCase:

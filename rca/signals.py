@@ -182,30 +182,30 @@ def _read(case: Case, *, spans: bool) -> list[Signal]:
         SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
         FROM {"span_signal" if spans else "signal_value"}
         WHERE {wanted} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150
-        ORDER BY source, role, service, subject, part, ts_ns
         """
     )
-    # Names repeat on every row: as numbers they take a tenth of the memory.
+    # Names repeat on every row: as numbers they take a tenth of the memory, and sort in no time.
     packed = [part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts]
-    return list(_grouped(pl.concat(packed))) if packed else []
+    return sorted(_grouped(pl.concat(packed)), key=_name) if packed else []
+
+
+def _name(signal: Signal) -> tuple[str, str, str, str]:
+    return signal.source, signal.role, signal.service, signal.subject
 
 
 def _grouped(rows: pl.DataFrame) -> Iterator[Signal]:
-    keys = ("source", "role", "service", "subject")
-    for key, group in rows.group_by(keys, maintain_order=True):
-        sides = {side[0]: part for side, part in group.group_by(("part",), maintain_order=True)}
-        source, role, service, subject = (str(k) for k in key)
-        yield Signal(
-            source,
-            role,
-            service,
-            subject,
-            _points(sides.get("incident")),
-            _points(sides.get("baseline")),
-        )
+    sides: dict[tuple[str, ...], dict[str, Points]] = {}
+    for key, group in rows.group_by("source", "role", "service", "subject", "part"):
+        *name, part = (str(k) for k in key)
+        sides.setdefault(tuple(name), {})[part] = _points(group)
+    for (source, role, service, subject), side in sides.items():
+        incident, baseline = side.get("incident", EMPTY), side.get("baseline", EMPTY)
+        yield Signal(source, role, service, subject, incident, baseline)
 
 
-def _points(rows: pl.DataFrame | None) -> Points:
-    if rows is None:
-        return EMPTY
-    return Points(rows["ts_ns"].to_numpy(), rows["num"].to_numpy(), rows["den"].to_numpy())
+def _points(rows: pl.DataFrame) -> Points:
+    """In the order of time; figures that share one have an order too, so that sums are the same each time."""
+    ordered = rows.select("ts_ns", "num", "den").sort("ts_ns", "num", "den")
+    return Points(
+        ordered["ts_ns"].to_numpy(), ordered["num"].to_numpy(), ordered["den"].to_numpy()
+    )

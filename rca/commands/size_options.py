@@ -13,7 +13,7 @@ MemoryOption = Annotated[
     str | None,
     typer.Option(
         "--memory",
-        help="Memory of the database; the size of the recordings, at least 1 GB, if not given.",
+        help="Memory of the database; half the size of the recordings, at least 500 MB, if not given.",
     ),
 ]
 DEFAULT_MAX_UNPACKED = "20GB"

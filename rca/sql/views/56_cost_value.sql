@@ -2,30 +2,31 @@
 -- part; same form as role_value. Ratios are made in stretches of twenty seconds, so that load,
 -- which is the same for both kinds, cancels out.
 CREATE VIEW cost_value AS
-WITH engine_request AS (
-    SELECT r.source_id, r.part, r.trace_id, r.service, r.start_ns, r.start_ns // 20000000000 AS bin,
-        r.ttft_ns, r.queue_ns, r.prefill_ns, r.output_tokens,
-        r.decode_ns / nullif(r.output_tokens - 1, 0) AS token_ns,
-        coalesce(lower(string_agg(CAST(s.attributes AS VARCHAR), ' ')), '') AS text
-    FROM request AS r
-    JOIN trace_span AS s ON s.source_id = r.source_id AND s.trace_id = r.trace_id
-        -- Options of a request stand on its first span or on the engine's.
-        AND regexp_matches(CAST(s.attributes AS VARCHAR), 'gen_ai|llm|response_format|guided|schema')
-    WHERE r.engine_ns IS NOT NULL
-    GROUP BY ALL
-),
--- Requests that ask for work on the logits: penalties, top-k, log probabilities, banned words.
-kind AS (
-    SELECT *,
-        output_tokens > median(output_tokens) OVER () AS is_long,
-        regexp_matches(text,
-            '"[^"]*(frequency_penalty|presence_penalty|repetition_penalty|top_k|logprobs|logit_bias|bad_words)[^"]*":\s*"?-?(0\.0*)?[1-9]')
+-- What the requests of a trace ask for; options of a request stand on its first span or on the engine's.
+WITH asked AS (
+    SELECT source_id, trace_id,
+        -- Work on the logits: penalties, top-k, log probabilities, banned words.
+        bool_or(regexp_matches(text,
+            '"[^"]*(frequency_penalty|presence_penalty|repetition_penalty|top_k|logprobs|logit_bias|bad_words)[^"]*":\s*"?-?(0\.0*)?[1-9]'))
             AS samples,
-        regexp_matches(text,
-            '"[^"]*(response_format|response\.format|structured_output|guided_|json_schema|output\.type)[^"]*":\s*("(json|schema|grammar|regex|choice|struct|true|\{)|true|\{)')
+        bool_or(regexp_matches(text,
+            '"[^"]*(response_format|response\.format|structured_output|guided_|json_schema|output\.type)[^"]*":\s*("(json|schema|grammar|regex|choice|struct|true|\{)|true|\{)'))
             AS has_schema
-    FROM engine_request
+    FROM (
+        SELECT source_id, trace_id, lower(CAST(attributes AS VARCHAR)) AS text FROM trace_span
+        WHERE regexp_matches(CAST(attributes AS VARCHAR), 'gen_ai|llm|response_format|guided|schema')
+    )
+    GROUP BY source_id, trace_id
 ),
+engine_request AS (
+    SELECT r.part, r.service, r.start_ns, r.start_ns // 20000000000 AS bin,
+        r.ttft_ns, r.queue_ns, r.prefill_ns, r.output_tokens,
+        r.decode_ns / nullif(r.output_tokens - 1, 0) AS token_ns, a.samples, a.has_schema
+    FROM request AS r
+    JOIN asked AS a ON a.source_id = r.source_id AND a.trace_id = r.trace_id
+    WHERE r.engine_ns IS NOT NULL
+),
+kind AS (SELECT *, output_tokens > median(output_tokens) OVER () AS is_long FROM engine_request),
 -- Time for each token of long answers against short ones: above 1 where a token costs more the
 -- more of them there are.
 long_answer AS (
