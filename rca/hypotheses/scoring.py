@@ -179,12 +179,14 @@ def _unexplained(role: str, seen: Observed, cause: Cause, numbers: Mapping[str, 
     )
 
 
+_WORK = frozenset({"s", "per matrix multiplication"})
+"""Units of time taken and of operators called."""
+
+
 def asks_for_a_cause(role: str, seen: Observed) -> bool:
-    """Whether a move needs explaining: no mere consequence, and no time that became shorter."""
-    shorter = (
-        seen.strength < 0 and meanings()[role].unit == "s" if role in meanings() else False
-    )
-    return role not in settings()["consequences"] and not shorter
+    """Whether a move needs explaining: no mere consequence, and no work that became less."""
+    less = seen.strength < 0 and role in meanings() and meanings()[role].unit in _WORK
+    return role not in settings()["consequences"] and not less
 
 
 def required(cause: Cause, observed: Mapping[str, Observed]) -> bool | None:
