@@ -37,9 +37,7 @@ def test_what_is_there_and_what_is_not(bundle: Path) -> None:
     assert found["service"] == "llm-engine"
     kinds = {(r["part"], r["kind"]) for r in found["recorded"]}
     assert {("incident", "trace"), ("baseline", "metrics"), ("incident", "change")} <= kinds
-    assert set(missing(bundle)) == {
-        "metrics of containers and hosts", "metrics of GPUs", "logs",
-    }  # fmt: skip
+    assert set(missing(bundle)) == {"metrics of GPUs", "logs"}
 
 
 def test_a_recording_taken_away_is_missing_and_says_what_it_would_decide(bundle: Path) -> None:
@@ -82,6 +80,7 @@ def test_roles_are_listed_with_the_recordings_that_carry_them() -> None:
     seen = {(source, role) for source, role in rows if role in known}
     assert len(seen) > 15
     gateway = {"gateway_latency", "arrival_rate", "error_rate", "process_cpu", "process_age"}
+    gateway |= {"cache_hit_rate", "response_bytes"}
     gateway |= {r for _, r in seen if r.startswith(("downstream_", "gc_", "pool_"))}
     for source, role in seen - {("metrics", role) for role in gateway}:
         assert any(role in carried[name] for name in named[source]), (source, role)

@@ -248,11 +248,9 @@ def test_two_faults_leave_two_changes_and_the_red_herring_none(tmp_path: Path) -
 @pytest.mark.parametrize("cause", ["structured_output_compile", "healthy"])
 def test_requests_for_a_structured_answer_say_so(tmp_path: Path, cause: str) -> None:
     out = reproduce(cause, tmp_path / "b", engine="twin", lengths=SHORT)
-    asked = [
-        s for s in _spans(out / "incident") if "gen_ai.output.type" in str(s["attributes"])
-    ]
-    assert bool(asked) == (cause != "healthy")
-    assert {s["name"] for s in asked} <= {"POST /v1/completions"}
+    requests = [s for s in _spans(out / "incident") if s["name"] == "POST /v1/completions"]
+    asked = [s for s in requests if "gen_ai.output.type" in str(s["attributes"])]
+    assert 0.15 < len(asked) / len(requests) < 0.45, "three in ten, whatever is wrong"
 
 
 def test_what_the_log_takes_is_counted_as_written(tmp_path: Path) -> None:

@@ -3,8 +3,9 @@
 -- constant. Near 0 where a step costs the same whatever has been written; large where the whole text
 -- is worked on again for each token. Same form as role_value.
 CREATE VIEW text_cost_value AS
-WITH decode AS (
-    SELECT part, service, coalesce(replica, '') AS replica, row_number() OVER () AS id,
+WITH decode AS MATERIALIZED (
+    SELECT part, service, coalesce(replica, '') AS replica,
+        row_number() OVER (ORDER BY start_ns, source_id, trace_id, request_id) AS id,
         -- The caller may be gone before the last token.
         start_ns + greatest(e2e_ns, engine_ns) AS end_ns,
         (start_ns + greatest(e2e_ns, engine_ns) - min(start_ns) OVER (PARTITION BY part)) / 1e9 AS last_s,
