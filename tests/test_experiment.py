@@ -244,7 +244,7 @@ def test_a_right_hypothesis_holds_within_the_budget(cause: str) -> None:
     found = run(cause, observed=_observed(cause), rivals=RIVALS, budget_s=20.0)
     spent_s = time.monotonic() - began
     assert spent_s < 22.0
-    assert found.spent_ns == pytest.approx(spent_s * 1e9, rel=0.05)
+    assert found.spent_ns == pytest.approx(spent_s * 1e9, rel=0.15)
     if found.status == "inconclusive":
         pytest.skip(f"the machine is too busy: {found.reason}")
     noise = found.details["noise"]

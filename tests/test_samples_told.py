@@ -14,7 +14,7 @@ from rca.answer import Evidence, read
 from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.pipeline import Options, analyze
-from rca.plain import confidence, moment, percent, printable, quantity
+from rca.plain import confidence, moment, percent, printable, quantity, role_words
 from rca.postmortem.impact import measure
 from scripts import golden
 
@@ -117,7 +117,7 @@ def diagnosed(found: dict[str, Any]) -> dict[str, list[str]]:
     worst = max(tenants, key=lambda r: r["share_slow"])
     gaps = sorted(found["gaps"], key=lambda g: not g["would_decide"])
     missing = [printable(g["statement"], 240) for g in gaps[:1]]
-    missing += [] if gaps else [m["role"].replace("_", " ") for m in lead["missing"][:1]]
+    missing += [] if gaps else [role_words(m["role"]) for m in lead["missing"][:1]]
     undo = fixes[0]["undo"]
     return {
         "What happened?": [found["verdict"]["cause"], found["verdict"]["reason"]],
