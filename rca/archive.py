@@ -27,7 +27,8 @@ _COPY_BYTES = 1024**2
 _MOST_LIST_BYTES = 1024 * MAX_MEMBERS
 _MOST_NAME_BYTES = 200
 _MOST_EMPTY = 1000
-# What reading an archive raises where its bytes make no sense.
+# What reading an archive raises where its bytes make no sense; NotImplementedError is zipfile's word for a way of
+# compressing that it does not know.
 _DAMAGE: tuple[type[Exception], ...] = (
     *DAMAGE, IndexError, NotImplementedError, OverflowError, ValueError, struct.error,
     tarfile.TarError, zipfile.BadZipFile,
