@@ -83,3 +83,21 @@ def test_what_is_left_of_a_day_is_level_on_both_sides() -> None:
         assert np.mean(left.incident.values) == pytest.approx(
             np.mean(left.baseline.values), rel=within
         )
+
+
+def rarely(points: Points) -> Points:
+    """One error among 200 every tenth minute by night, every other minute from 08:00 on."""
+    minutes = points.ts_ns // (60 * SECOND)
+    every = np.where(points.ts_ns % (DAY * SECOND) >= 8 * HOUR * SECOND, 2, 10)
+    return points._replace(num=(minutes % every == 0).astype(float))
+
+
+def test_the_shape_of_a_share_that_is_mostly_nothing_is_taken_away() -> None:
+    (_, errors) = morning()
+    left = flattened(
+        replace(errors, incident=rarely(errors.incident), baseline=rarely(errors.baseline))
+    )
+    late = left.incident.ts_ns % (DAY * SECOND) >= 8.5 * HOUR * SECOND
+    early = left.incident.ts_ns % (DAY * SECOND) < 7.5 * HOUR * SECOND
+    values = left.incident.values
+    assert np.mean(values[late]) == pytest.approx(np.mean(values[early]), abs=0.0002)

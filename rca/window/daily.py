@@ -24,6 +24,7 @@ _NEIGHBOURS = 2
 _LEAST_KNOWN = 0.9
 """Part of the incident's points at whose time of day the baseline must be known."""
 _TINY = 1e-12
+_SHARES = ("share", "ratio")
 
 
 def flattened(signal: Signal) -> Signal:
@@ -34,7 +35,7 @@ def flattened(signal: Signal) -> Signal:
     times = signal.baseline.ts_ns
     if not len(times) or times[-1] - times[0] < _LEAST_DAYS * _DAY_NS:
         return signal
-    is_share = signal.role in meanings() and meanings()[signal.role].unit == "ratio"
+    is_share = signal.role in meanings() and meanings()[signal.role].unit in _SHARES
     shape = _shape(signal.baseline, is_share)
     known = np.isfinite(shape[_slots(signal.incident.ts_ns)])
     if not len(known) or known.mean() < _LEAST_KNOWN:
