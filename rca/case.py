@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from types import TracebackType
@@ -14,6 +14,8 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
+from rca.case_file import connect, remove, stop_if_used
+from rca.durable import whole
 from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
 
@@ -43,15 +45,18 @@ _RESULTS = frozenset(
 )  # fmt: skip
 _FOUND_OUT = ("series_role", "trace_home", "host_clock")
 """Tables that are made from what parsers filled."""
+_EMPTY: list[bytes] = []
+"""The file of an empty case, once there was one."""
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
 
 
-def sql_files(folder: str) -> list[tuple[str, str]]:
+@cache
+def sql_files(folder: str) -> tuple[tuple[str, str], ...]:
     """Names and texts of the .sql files in rca/sql/FOLDER, in the order of their names."""
     found = [
         f for f in files("rca").joinpath("sql", folder).iterdir() if f.name.endswith(".sql")
     ]
-    return [(f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name)]
+    return tuple((f.name, f.read_text()) for f in sorted(found, key=lambda f: f.name))
 
 
 def sql_text(folder: str, name: str) -> str:
@@ -80,26 +85,44 @@ class Case:
 
         The file appears with its tables in it: no moment leaves half a case.
         """
-        new = path and path.with_name(path.name + ".new")
-        if path is not None and new is not None:
-            new.parent.mkdir(parents=True, exist_ok=True)
-            _stop_if_used(path)
-            _stop_if_used(new)
-            _remove(new)
-        case = cls(_connect(new, read_only=False), new)
-        with case.transaction():
+        if path is None:
+            case = cls(connect(None, read_only=False), None)
+            case._fill()
+            return case
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stop_if_used(path)
+        content = cls._empty(path.with_name(path.name + ".new"))
+        with whole(path) as file:
+            file.write(content)
+            file.flush()
+            remove(path)  # not before the new one has room
+        return cls(connect(path, read_only=False), path)
+
+    @classmethod
+    def _empty(cls, scratch: Path) -> bytes:
+        """The file of a case with empty tables; made at `scratch` the first time in a process.
+
+        Views are bound as they are made, which takes longer than a small recording.
+        """
+        if not _EMPTY:
+            stop_if_used(scratch)
+            remove(scratch)
+            with cls(connect(scratch, read_only=False), scratch) as case:
+                case._fill()
+                case.rows(
+                    "CHECKPOINT"
+                )  # closing would do it too, but be silent where the disk is full
+            _EMPTY.append(scratch.read_bytes())
+            remove(scratch)
+        return _EMPTY[0]
+
+    def _fill(self) -> None:
+        with self.transaction():
             for folder in ("schema", "views"):
                 for _, text in sql_files(folder):
-                    case._con.execute(text)
+                    self._con.execute(text)
             version = {"key": ["schema_version"], "value": [SCHEMA_VERSION]}
-            case.insert("provenance", pl.DataFrame(version))
-        if path is None or new is None:
-            return case
-        case.rows("CHECKPOINT")  # closing would do it too, but be silent where the disk is full
-        case.close()
-        _remove(path)
-        new.replace(path)
-        return cls(_connect(path, read_only=False), path)
+            self.insert("provenance", pl.DataFrame(version))
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:
@@ -110,7 +133,7 @@ class Case:
         """
         if not path.is_file():
             raise CaseError("no such case", path=str(path), hint="make one with: rca ingest")
-        case = cls(_connect(path, read_only=read_only), path)
+        case = cls(connect(path, read_only=read_only), path)
         try:
             version = case.scalar("SELECT value FROM provenance WHERE key = 'schema_version'")
         except QueryError as error:
@@ -345,22 +368,6 @@ def _name(name: str) -> str:
     return name
 
 
-def _stop_if_used(path: Path) -> None:
-    """Stop before a case is replaced that a process has open; the lock is the one that DuckDB takes."""
-    if not path.is_file():
-        return
-    with path.open("rb+") as file:
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise _used(path) from error
-
-
-def _used(path: Path | None) -> CaseError:
-    hint = "close it there, or choose another --out"
-    return CaseError("is in use by another process", path=str(path), hint=hint)
-
-
 def _failed(error: duckdb.Error) -> BaseException:
     """What a failure of DuckDB is to people."""
     if isinstance(error, duckdb.InterruptException):
@@ -369,30 +376,3 @@ def _failed(error: duckdb.Error) -> BaseException:
     if isinstance(error, duckdb.OutOfMemoryException):
         return QueryError(first, hint="raise --memory, or make room on the disk")
     return QueryError(first)
-
-
-def _remove(path: Path) -> None:
-    """Remove a case file and its log, where they are."""
-    for old in (path.with_name(path.name + ".wal"), path):
-        old.unlink(missing_ok=True)
-
-
-def _connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
-    config: dict[str, str | bool | int | float | list[str]] = {
-        "autoinstall_known_extensions": "false",
-        "autoload_known_extensions": "false",
-    }
-    try:
-        con = duckdb.connect(
-            ":memory:" if path is None else str(path), read_only=read_only, config=config
-        )
-        con.execute("SET TimeZone = 'UTC'")
-        # Only where it is on: in a notebook without ipywidgets even switching it off fails.
-        if con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
-            con.execute("SET enable_progress_bar = false")
-    except duckdb.Error as error:
-        first = str(error).strip().splitlines()[0]
-        if "lock" in first.lower():
-            raise _used(path) from error
-        raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
-    return con

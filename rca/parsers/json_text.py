@@ -17,7 +17,7 @@ from rca.parsers.stream import Blocks, read_all
 
 LIMIT_BYTES = 4_294_967_296
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{},]', re.DOTALL)
-_CLOSE = {ord("["): b"]", ord("{"): b"}"}
+_CLOSING = bytes.maketrans(b"[{", b"]}")
 _SPACE = " \t\r\n\ufeff"
 
 
@@ -40,11 +40,11 @@ def repair(data: bytes, max_depth: int) -> bytes | None:
     deep is kept in part. None when not even the first element is complete.
     """
     stack: list[int] = []
-    end, closing = 0, b""
+    end, kept = 0, b""
     for token in _TOKEN.finditer(data):
         first = data[token.start()]
         cut = token.start()
-        if first in _CLOSE:
+        if first in b"[{":
             stack.append(first)
             continue
         if first in b"]}":
@@ -56,12 +56,8 @@ def repair(data: bytes, max_depth: int) -> bytes | None:
             continue
         depth = len(stack)
         if 0 < depth <= max_depth and (stack[-1] == ord("[") or depth < max_depth):
-            end, closing = cut, _closing(stack)
-    return data[:end] + closing if end else None
-
-
-def _closing(stack: list[int]) -> bytes:
-    return b"".join(_CLOSE[opened] for opened in reversed(stack))
+            end, kept = cut, bytes(stack)
+    return data[:end] + kept[::-1].translate(_CLOSING) if end else None
 
 
 class Sketch(NamedTuple):

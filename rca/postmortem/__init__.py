@@ -23,18 +23,15 @@ def write(case: Case, out: Path, template: Path | None = None) -> list[Path]:
         CaseError: The case was never judged.
         TemplateError: The form cannot be read or rendered.
     """
-    from rca.postmortem import html, markdown
-    from rca.postmortem.charts import draw
-    from rca.postmortem.charts import write as write_charts
+    from rca.postmortem import charts, html, markdown
     from rca.postmortem.story import tell
 
     story = tell(case)
-    charts = draw(case, story.answer)
-    shown = write_charts(charts, out)
-    return [
-        markdown.write_story(story, shown, out, template),
-        html.write_story(story, charts, out),
-    ]
+    drawn = charts.draw(case, story.answer)
+    shown = charts.shown(drawn)
+    written = [markdown.write_story(story, shown, out, template)]
+    charts.write(shown, out)
+    return [*written, html.write_story(story, drawn, out)]
 
 
 def brief(case: Case) -> str:

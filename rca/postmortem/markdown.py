@@ -15,7 +15,7 @@ from rca.case import Case
 from rca.durable import write_whole
 from rca.errors import TemplateError
 from rca.plain import confidence, duration, factor, moment, number, printable, quantity
-from rca.postmortem.charts import Chart, draw
+from rca.postmortem.charts import Chart, draw, shown
 from rca.postmortem.charts import write as write_charts
 from rca.postmortem.chronicle import Said
 from rca.postmortem.escape import Markdown, cell, code, fence, prose
@@ -31,7 +31,9 @@ def write(case: Case, out: Path) -> Path:
         CaseError: The case was never judged.
     """
     story = tell(case)
-    return write_story(story, write_charts(draw(case, story.answer), out), out)
+    drawn = shown(draw(case, story.answer))
+    write_charts(drawn, out)
+    return write_story(story, drawn, out)
 
 
 def write_story(

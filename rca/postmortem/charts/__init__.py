@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from rca.postmortem.charts.style import config
 from rca.postmortem.charts.timeline import timeline
 from rca.postmortem.charts.what_if import batch_map, quantisation_front
 
-__all__ = ["PLANS", "Chart", "Charts", "draw", "write"]
+__all__ = ["PLANS", "Chart", "Charts", "draw", "shown", "write"]
 
 _REPORT_WIDTH = 860
 
@@ -37,15 +37,20 @@ class Chart:
         name: Short and unique; `charts/NAME.svg` is its file.
         title: What it shows, a heading.
         message: How to read it, and what was left out.
-        svg: The picture, on light paper.
         spec: The specification of Vega-Lite, without colours.
+        picture: What becomes `svg`.
     """
 
     name: str
     title: str
     message: str
-    svg: str
     spec: dict[str, Any]
+    picture: Future[str]
+
+    @property
+    def svg(self) -> str:
+        """The picture, on light paper; waits until it is drawn."""
+        return self.picture.result()
 
     @property
     def path(self) -> str:
@@ -148,34 +153,39 @@ class Charts:
 
 
 def draw(case: Case, answer: Answer) -> list[Chart]:
-    """All charts that the case has data for, as wide as the report shows them."""
+    """All charts that the case has data for, as wide as the report shows them.
+
+    Pictures are drawn on a thread, while further charts are put together and documents written.
+    """
     from altair.utils.schemapi import debug_mode
 
     data = ChartData(case, answer)
+    pool = ThreadPoolExecutor(1)
     drawn = []
-    with ThreadPoolExecutor(1) as pool:  # while one is converted the next is put together
-        for plan in PLANS:
-            with debug_mode(False):  # no checks against the schema while it is built
-                chart = plan.make(data, _REPORT_WIDTH)
-            if chart is None:
-                continue
-            spec = specification(chart)
-            said = [plan.message, *(data.thinned if plan.name == "timeline" else [])]
-            drawn.append((plan, " ".join(said), spec, pool.submit(svg, spec, plan.name)))
-    return [
-        Chart(plan.name, plan.title, message, picture.result(), spec)
-        for plan, message, spec, picture in drawn
-    ]
+    for plan in PLANS:
+        with debug_mode(False):  # no checks against the schema while it is built
+            chart = plan.make(data, _REPORT_WIDTH)
+        if chart is None:
+            continue
+        spec = specification(chart)
+        said = [plan.message, *(data.thinned if plan.name == "timeline" else [])]
+        picture = pool.submit(svg, spec, plan.name)
+        drawn.append(Chart(plan.name, plan.title, " ".join(said), spec, picture))
+    pool.shutdown(wait=False)
+    return drawn
 
 
-def write(charts: list[Chart], out: Path) -> list[Chart]:
-    """Write those that the postmortem shows to OUT/charts/*.svg; returns them."""
-    shown = [c for c in charts if any(p.name == c.name and p.in_document for p in PLANS)]
-    for chart in shown:
+def shown(charts: list[Chart]) -> list[Chart]:
+    """Those that the postmortem shows."""
+    return [c for c in charts if any(p.name == c.name and p.in_document for p in PLANS)]
+
+
+def write(charts: list[Chart], out: Path) -> None:
+    """Write OUT/charts/*.svg."""
+    for chart in charts:
         path = out / chart.path
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, chart.svg)
-    return shown
 
 
 def _coloured(chart: Any) -> Any:

@@ -1,0 +1,58 @@
+"""The file of a case: opened, refused while another process has it, removed."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+
+import duckdb
+
+from rca.errors import CaseError
+
+
+def stop_if_used(path: Path) -> None:
+    """Stop before a case is replaced that a process has open; the lock is the one that DuckDB takes."""
+    if not path.is_file():
+        return
+    with path.open("rb+") as file:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise _used(path) from error
+
+
+def _used(path: Path | None) -> CaseError:
+    hint = "close it there, or choose another --out"
+    return CaseError("is in use by another process", path=str(path), hint=hint)
+
+
+def remove(path: Path) -> None:
+    """Remove a case file and its log, where they are."""
+    for old in (path.with_name(path.name + ".wal"), path):
+        old.unlink(missing_ok=True)
+
+
+def connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
+    """A connection in UTC that loads no extension by itself; in memory without a path.
+
+    Raises:
+        CaseError: It cannot be opened, or another process has it.
+    """
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+    }
+    try:
+        con = duckdb.connect(
+            ":memory:" if path is None else str(path), read_only=read_only, config=config
+        )
+        con.execute("SET TimeZone = 'UTC'")
+        # Only where it is on: in a notebook without ipywidgets even switching it off fails.
+        if con.execute("SELECT current_setting('enable_progress_bar')").fetchall() == [(True,)]:
+            con.execute("SET enable_progress_bar = false")
+    except duckdb.Error as error:
+        first = str(error).strip().splitlines()[0]
+        if "lock" in first.lower():
+            raise _used(path) from error
+        raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
+    return con
