@@ -61,5 +61,6 @@ def _apart(one: Cause, two: Cause, observed: Mapping[str, Observed]) -> bool:
 
 def _own_move(cause: Cause, other: Cause, observed: Mapping[str, Observed]) -> bool:
     """Whether a required move of a cause is not the other's doing."""
-    left = {r: o for r, o in observed.items() if r not in explained_by(other, observed)}
+    explained = explained_by(other, observed)
+    left = {r: o for r, o in observed.items() if r not in explained}
     return required(cause, left) is True
