@@ -15,8 +15,6 @@ from rca.models.settings import Plan
 
 SECONDS = 30.0
 HEALTHY = run_twin(Plan(), 5, SECONDS)
-# Its cost on a CPU is next to nothing; see what it does to counts in test_models_torch.
-NO_LATENCY = {"implicit_host_sync"}
 REPRODUCIBLE = [f for f in FAULTS.values() if f.reproducible and f.cause != "healthy"]
 
 
@@ -42,8 +40,7 @@ def test_a_fault_moves_its_counters_and_its_latencies(fault: Fault) -> None:
     shown = _shown(fault, 1.0)
     assert still(fault.moves, shown) == []
     assert set(fault.moves) <= set(FLOORS)
-    if fault.cause not in NO_LATENCY:
-        assert max(shown[figure] for figure in fault.timing) > 0.2
+    assert max(shown[figure] for figure in fault.timing) > 0.2
 
 
 @pytest.mark.parametrize("fault", REPRODUCIBLE, ids=lambda fault: fault.cause)

@@ -36,7 +36,7 @@ def _memory() -> tuple[Fault, ...]:
             "held_blocks_per_request",
             apply=lambda plan, dose, seconds: plan.with_build(
                 held_blocks_per_request=dose
-                * 1.2
+                * 2
                 * plan.args.total_blocks
                 / (seconds * plan.traffic.rate_per_s)
             ),
@@ -104,7 +104,7 @@ def _host() -> tuple[Fault, ...]:
             "code-regression",
             "collected_objects",
             apply=lambda plan, dose, _s: plan.with_build(
-                collected_objects=300_000, collect_every_steps=max(2, round(60 / dose))
+                collected_objects=700_000, collect_every_steps=max(2, round(60 / dose))
             ),
             moves={"full_collections_per_step": 1},
             timing=("itl_p99",),
@@ -118,9 +118,10 @@ def _host() -> tuple[Fault, ...]:
             "implicit_host_sync",
             "code-regression",
             "syncs_per_token",
-            apply=lambda plan, dose, _s: plan.with_build(syncs_per_token=round(12 * dose)),
+            # A loop that reads the scores of a token's candidates one by one.
+            apply=lambda plan, dose, _s: plan.with_build(syncs_per_token=round(90 * dose)),
             moves={"syncs_per_token": 1},
-            device="cpu",
+            timing=("itl_p50", "e2e_p50"),
         ),
     )
 

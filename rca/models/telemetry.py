@@ -77,12 +77,12 @@ def first_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
 
 
 def last_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
-    """When requests were well again: before the first ten seconds that are not slow."""
+    """When requests were well again: before the first ten seconds that are not slow; `until_ns` if none were."""
     limit = 1.33 * _mean_e2e(done, 0, fault_ns)
     begin_ns = first_slow_ns(done, fault_ns, until_ns)
     while begin_ns < until_ns:
         if _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) <= limit:
-            return begin_ns
+            return begin_ns if begin_ns > fault_ns else until_ns
         begin_ns += 5 * SECOND
     return until_ns
 
