@@ -6,6 +6,7 @@ RcaError
 ├── CaseError        a case file that cannot be opened, or is of another version
 ├── QueryError       SQL that DuckDB refuses
 ├── CauseError       a cause file that does not hold together
+├── FixError         a fix that the model cannot try
 ├── JudgeError       the language model's endpoint failed; the offline verdict stands
 ├── TemplateError    a form for a document that cannot be read or filled in
 ├── NsysError        the nsys program is missing or did not do its work
@@ -56,6 +57,10 @@ class QueryError(RcaError):
 
 class CauseError(RcaError):
     """A cause file that does not hold together."""
+
+
+class FixError(RcaError):
+    """A fix that the model cannot try."""
 
 
 class JudgeError(RcaError):

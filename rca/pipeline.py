@@ -268,16 +268,19 @@ def _judge(case: Case, judge: Judge | None) -> None:
             record(case, second)
 
 
-def try_again(path: Path, cause: str | None, budget_s: float) -> DiagnosedCase:
-    """Run the experiment of an existing case again, for another cause if one is named.
+def try_again(
+    path: Path, cause: str | None, budget_s: float, fix: Sequence[str] = ()
+) -> DiagnosedCase:
+    """Run the experiment of an existing case again, for another cause or with another fix.
 
     Raises:
         CauseError: No cause has this id or alias.
+        FixError: A setting that the model does not have, or cannot be run with.
     """
     case = DiagnosedCase.open(path)
     if cause is not None:
         cause = str(catalogue.describe(catalogue.of(case), cause)["id"])
-    trial.run(case, budget_s, cause)
+    trial.run(case, budget_s, cause, fix)
     fixes.propose(case)
     return case
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from rca.models.experiment import Experiment, run
 from rca.models.fault import Remedy, beside
 from rca.models.faults import FAULTS, PLACEBO, find
 from rca.models.figures import log_ratios
+from rca.models.own_fix import parse, remedy
 from rca.models.ranking import is_still, rank
 from rca.models.scheduler import Batch
 from rca.models.settings import Plan
@@ -178,6 +180,30 @@ def test_a_fix_that_does_too_much_is_reported_with_its_price(
     found = run(cause, observed=_observed(cause), budget_s=60.0)
     assert found.pairs == pairing.PAIRS
     assert "side effect of the fix: ttft_p50" in found.reason
+
+
+def test_a_fix_of_ones_own_that_turns_requests_away_says_so(
+    machine: Callable[..., None],
+) -> None:
+    machine(0, spread=0.02)
+    cause = "prefix_cache_pollution"
+    quota = remedy(parse(["tenant_token_quota=150"]), {})
+    found = run(cause, observed=_observed(cause), fix=quota, budget_s=60.0)
+    assert found.status in ("validated", "partial_fix"), found.reason
+    assert found.fix == "tenant_token_quota=150"
+    assert re.search(
+        r"side effect of the fix: \d\d(\.\d)? % of the requests are turned away", found.reason
+    )
+    assert found.details["side_effects"]
+    json.dumps(found.details, allow_nan=False)
+
+
+def test_turning_the_faults_own_knob_back_proves_nothing(machine: Callable[..., None]) -> None:
+    machine(0, spread=0.02)
+    back = remedy(parse(["max_num_seqs=16"]), {})
+    found = run("tiny_batch", observed=_observed("tiny_batch"), fix=back, budget_s=60.0)
+    assert found.status == "mechanism_only"
+    assert "proves nothing of the cause" in found.reason
 
 
 @pytest.mark.slow

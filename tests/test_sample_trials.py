@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rca import trial
+from rca.fixes import propose
 from rca.models.ranking import DEAD_BAND
 from rca.pipeline import Options, analyze
 from rca.trial.incident_figures import observed
@@ -46,6 +48,23 @@ def test_the_true_cause_of_a_sample_holds(sample: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_fix_of_a_sample_that_goes_too_far_has_its_price_said() -> None:
+    pytest.importorskip("torch", reason="needs the extra [torch]")
+    with analyze([SAMPLES[6]], options=Options(trial_budget_s=None)) as case:
+        trial.run(case, BUDGET_S, fix=["tenant_token_quota=150"])
+        status, fix, reason = case.rows("SELECT status, fix, reason FROM trial")[0]
+        propose(case)
+        told = case.scalar("SELECT trial FROM fix WHERE trial IS NOT NULL ORDER BY id")
+    if status == "inconclusive":
+        pytest.skip(f"the machine is too busy: {reason}")
+    assert (status in HOLDS, fix) == (True, "tenant_token_quota=150"), reason
+    assert "side effect of the fix: " in reason
+    assert "of the requests are turned away" in reason
+    assert "of the requests are turned away" in told
+
+
+@pytest.mark.slow
 def test_a_token_map_that_is_wrong_for_every_request_is_no_race() -> None:
     """Where some requests meet the former map and others do not, the figure moves; where all do, it does not."""
     with analyze([SAMPLES[12]], options=Options(trial_budget_s=None)) as case:
@@ -63,14 +82,15 @@ def test_the_table_tells_effects_rank_and_time() -> None:
     details = {
         "effects": {"fault": {"ttft_p50": effect}, "fix": {"ttft_p50": effect}},
         "ranks": [{"cause": "tiny_batch", "likeness": 0.9}, {"cause": "overload", "likeness": 0.7}],
-        "side_effects": {"itl_p50": 1.5, "ttft_p50": 1.1, "kv_usage": 3.0},
+        "side_effects": ["itl_p50 ×1.5", "9 % of the requests are turned away"],
     }  # fmt: skip
     right = Tried("08", True, "tiny_batch", "validated", 6, 10.0, "", details)
     wrong = Tried("08", False, "overload", "refuted", 0, 2.0, "", {})
     text = table([right, wrong], 20.0, "2 cores")
     assert (
         "| 08 | `tiny_batch` | validated | 6 | ttft_p50 ×2 [1.5–2.5] | ttft_p50 ×2 [1.5–2.5] |  "
-        "| 1 of 2, 0.90, +0.20 | itl_p50 ×1.5 | 50% |" in text
+        "| 1 of 2, 0.90, +0.20 | itl_p50 ×1.5, 9 % of the requests are turned away | 50% |"
+        in text
     )
     assert (
         text.index("tiny_batch") < text.index("a wrong one") < text.index("| 08 | `overload`")

@@ -44,6 +44,12 @@ def trial(
     cause: Annotated[
         str | None, typer.Option("--cause", help="Cause to test, if not the verdict's.")
     ] = None,
+    fix: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--fix", metavar="NAME=VALUE", help="Try this setting as the fix; may be repeated."
+        ),
+    ] = None,
     budget: Annotated[str, typer.Option("--budget", help="Wall time.")] = "60s",
     what_if: Annotated[
         WhatIf | None,
@@ -62,7 +68,7 @@ def trial(
     if what_if:
         _what_if(case, what_if.value, as_json)
         return
-    with pipeline.try_again(case, cause, parse_seconds(budget, "--budget")) as tried:
+    with pipeline.try_again(case, cause, parse_seconds(budget, "--budget"), fix or ()) as tried:
         if as_json:
             _print_json(verdict(tried)["trial"])
         else:

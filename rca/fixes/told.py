@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import json
 import tomllib
 from functools import cache
 from importlib.resources import files
@@ -17,7 +17,6 @@ from rca.plain import number, printable, quantity, role_words
 _LATENCIES = (
     "regexp_matches(figure, '^(ttft|itl|e2e|request|dependency|queue)_(p[0-9]+|mean)$')"
 )
-_WORSE = math.log(1.1)
 _SYMPTOMS = ("e2e_latency", "gateway_latency", "ttft", "itl", "slow_requests", "error_share", "error_rate")  # fmt: skip
 
 
@@ -62,10 +61,10 @@ def _revert(case: Case, proposal: Proposal, fix: Fix | None, usual: str) -> str:
 
 def _trial(case: Case) -> str | None:
     """What the experiment saw: mechanism, direction, side effects; never more than its model."""
-    rows = case.rows("SELECT status, device, fix, pairs FROM trial")
+    rows = case.rows("SELECT status, device, fix, pairs, details FROM trial")
     if not rows:
         return None
-    status, device, fix, pairs = rows[0]
+    status, device, fix, pairs, details = rows[0]
     if status == "not_run":
         return None
     said = str(status).replace("_", " ")
@@ -76,7 +75,8 @@ def _trial(case: Case) -> str | None:
     told += _direction(arms)
     if fix:
         told.append(f"its fix there was: {printable(fix, 120)}")
-    told += _side_effects(arms)
+    if costs := json.loads(details).get("side_effects"):
+        told.append(f"side effects of the fix: {printable(', '.join(costs), 240)}")
     return "; ".join(told) + f" ({pairs} pairs)"
 
 
@@ -106,12 +106,3 @@ def _direction(arms: dict[str, dict[str, float]]) -> list[str]:
     if "fix" in side:
         told += f", the fix brings it to ×{number(side['fix'] / side['healthy'])} of healthy"
     return [told]
-
-
-def _side_effects(arms: dict[str, dict[str, float]]) -> list[str]:
-    worse = [
-        f"{f} ×{number(a['fix'] / a['fault'])}"
-        for f, a in sorted(arms.items())
-        if "fix" in a and "fault" in a and math.log(a["fix"] / a["fault"]) > _WORSE
-    ]
-    return [f"side effects of the fix: {', '.join(worse[:3])}"] if worse else []

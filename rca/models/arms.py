@@ -100,5 +100,7 @@ def start(plan: Plan, worker: Worker, seed: int, seconds: float, recorder: Recor
     for group in reversed(range(plan.traffic.prefix_groups)):
         engine.scheduler.preload(shared_prefix(group, plan.traffic.prefix_tokens))
     traffic = arrivals(plan.traffic, seed, BEGIN_NS, end_ns)
-    engine.send(admit(plan, traffic).requests)
+    admission = admit(plan, traffic)
+    recorder.given_up = admission.given_up()
+    engine.send(admission.requests)
     return engine

@@ -16,9 +16,16 @@ from rca.plain import percent
 FIXED_BELOW = 1.10  # the upper bound of a mended figure, against the healthy one
 _NEARLY_ALL = 0.8
 _HALF_MENDED = 0.5  # of the effect in logs, for a partial fix
-_SIDE_EFFECT = math.log(1.2)
 _WORSE = 1.1
 LATENCIES = ("ttft_p50", "itl_p50", "e2e_p50", "request_p50")
+BUSY = "busy_share"  # of the time: the engine needs more of it for the same requests
+# What a fix may give up, as a share, and how that is told.
+_GIVEN_UP = {
+    "turned_away": "{} of the requests are turned away",
+    "prompt_cut": "{} of the prompts' tokens are cut off",
+    "without_retrieval": "{} of the answers are made without the retrieval service",
+}
+_LEAST_GIVEN_UP = 0.01
 
 
 class Verdict(NamedTuple):
@@ -40,7 +47,7 @@ def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
     moves = {figure: sign for figure, sign in fault.moves.items() if figure not in ASKED}
     if missing := still(moves, mean_of(pairing.ratios("fault"))):
         return Verdict("refuted", still_text(missing) + " in torch")
-    slow = [figure for figure in fault.timing if _is_slower(pairing, figure)]
+    slow = _slower(fault, pairing)
     if not has_incident:
         return Verdict("mechanism_only", "no figures of the incident to compare with")
     if not slow:
@@ -50,7 +57,16 @@ def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
         )
     if fault.fix is None:
         return Verdict("mechanism_only", "reproduced, but no other knob mends it here")
-    return _on_fix(pairing, slow)
+    found = _on_fix(pairing, slow)
+    if fault.knob in fault.fix.knobs and found.status in ("validated", "partial_fix"):
+        # Whatever a knob broke, turning it back mends it.
+        told = "the fix turns the fault's own knob, which proves nothing of the cause"
+        return Verdict("mechanism_only", f"{found.reason}; {told}")
+    return found
+
+
+def _slower(fault: Fault, pairing: Pairing) -> list[str]:
+    return [figure for figure in fault.timing if _is_slower(pairing, figure)]
 
 
 def _is_slower(pairing: Pairing, figure: str) -> bool:
@@ -61,8 +77,8 @@ def _is_slower(pairing: Pairing, figure: str) -> bool:
 def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
     if all(_is_mended(pairing, "placebo", figure) for figure in slow):
         return Verdict("inconclusive", "the placebo mends it too")
-    cost = side_effects(pairing, slow)
-    price = f"; side effect of the fix: {cost}" if cost else ""
+    costs = side_effects(pairing, slow)
+    price = f"; side effect of the fix: {', '.join(costs)}" if costs else ""
     if all(_is_mended(pairing, "fix", figure) for figure in slow):
         return Verdict(
             "validated",
@@ -85,14 +101,18 @@ def is_decided(fault: Fault, pairing: Pairing) -> bool:
     return all(e is None or e.high < FIXED_BELOW or e.low > FIXED_BELOW for e in effects)
 
 
-def side_effects(pairing: Pairing, mended: Sequence[str]) -> str:
-    """Latencies that the fix makes worse than healthy, in words; empty when there are none."""
+def side_effects(pairing: Pairing, mended: Sequence[str]) -> list[str]:
+    """What the fix makes worse than healthy, in words: latencies, and what users do without."""
     found = []
-    for figure in LATENCIES:
+    for figure in (*LATENCIES, BUSY):
         effect = pairing.effect("fix", figure) if figure not in mended else None
         if effect and effect.low > max(pairing.noise(figure), _WORSE):
             found.append(f"{figure} ×{effect.ratio:.3g}")
-    return ", ".join(found)
+    for figure, words in _GIVEN_UP.items():
+        more = pairing.mean("fix", figure) - pairing.mean("healthy", figure)
+        if more > _LEAST_GIVEN_UP:
+            found.append(words.format(percent(more)))
+    return found
 
 
 def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
@@ -133,10 +153,7 @@ def describe(fault: Fault, pairing: Pairing) -> dict[str, object]:
         "effects": effects,
     }
     if "fix" in pairing.runs:
-        ratios = mean_of(pairing.ratios("fix"))
-        details["side_effects"] = {
-            k: math.exp(v) for k, v in ratios.items() if abs(v) > _SIDE_EFFECT
-        }
+        details["side_effects"] = side_effects(pairing, _slower(fault, pairing))
     return details
 
 

@@ -18,7 +18,7 @@ from rca.models.settings import MS, SECOND, EngineArgs, Plan
 ENGINE = "deployment/llm-engine"
 _IMAGE = "llm-engine"
 # Flags that vLLM spells otherwise than our field.
-_SPELLING = {
+SPELLING = {
     "num_gpu_blocks": "num-gpu-blocks-override",
     "max_queue_delay_ns": "max-queue-delay-ms",
     "dependency_timeout_ns": "retrieval-timeout-ms",
@@ -68,7 +68,7 @@ def flags(args: EngineArgs) -> dict[str, str]:
             if field.name == _ENVIRONMENT.lower():
                 found[_ENVIRONMENT] = f"{_ENVIRONMENT}={value}"
                 continue
-            flag = _SPELLING.get(field.name, field.name.replace("_", "-"))
+            flag = SPELLING.get(field.name, field.name.replace("_", "-"))
             found[f"--{flag}"] = f"--{flag}={_argument(flag, value)}"
     return found
 

@@ -30,7 +30,7 @@ from rca.models.conclusion import (
     on_pairs,
     still_text,
 )
-from rca.models.fault import Fault, beside
+from rca.models.fault import Fault, Remedy, beside
 from rca.models.faults import PLACEBO, find
 from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
@@ -90,6 +90,7 @@ def run(
     observed: Mapping[str, float] | None = None,
     rivals: Sequence[str] = (),
     other: str | None = None,
+    fix: Remedy | None = None,
     budget_s: float = 20.0,
     seed: int = 0,
     progress: Progress | None = None,
@@ -108,6 +109,7 @@ def run(
         rivals: other causes that could explain the incident.
         other: a cause that is at work beside it; it is switched on in all arms of the pairs, so
             that they show what `cause` adds to it.
+        fix: what is tried instead of the fix that the model has for `cause`.
         budget_s: wall time that it may take, torch's import included.
         seed: of traffic, order of arms and bootstrap.
         progress: called with a line about what is going on.
@@ -119,6 +121,8 @@ def run(
     budget = Budget(budget_s, began)
     trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget)
     trial.seed = seed
+    if fix is not None:
+        trial.fault = replace(trial.fault, fix=fix)
     if other is not None:
         trial.add(find(other))
     trial.sizes = sizes or trial.sizes

@@ -17,11 +17,16 @@ Apply = Callable[[Plan, float, float], Plan]  # plan, dose, seconds that the fau
 
 @dataclass(frozen=True)
 class Remedy:
-    """A change of the plan in words and in knobs."""
+    """A change of the plan in words and in knobs; several are separated by commas."""
 
     name: str
     knob: str
     apply: Callable[[Plan], Plan]
+
+    @property
+    def knobs(self) -> list[str]:
+        """The knobs, one by one."""
+        return self.knob.split(", ")
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class Recorder:
     """An observer that keeps what figures need, from `from_ns` on."""
 
     from_ns: int = 0
+    given_up: Figures = field(default_factory=dict)  # of the admission, as it tells it
     finished: list[Request] = field(default_factory=list)
     aborted: list[Request] = field(default_factory=list)
     _weight_ns: int = 0
@@ -151,12 +152,13 @@ class Recorder:
             (self.aborted if request.was_aborted else self.finished).append(request)
 
     def figures(self, engine: Engine) -> dict[str, float]:
-        """What the run shows; keys of FLOORS, those of operators excepted."""
+        """What the run shows; keys of FLOORS, those of operators excepted, and the price."""
         queue = [*engine.scheduler.waiting, *engine.scheduler.running]
         open_now = [r for r in queue if r.ready_ns >= self.from_ns]
         found = _latencies(self.finished, open_now, engine.now_ns)
         found |= _arrivals([*self.finished, *self.aborted, *open_now, *self._coming(engine)])
         found |= self._counted(engine)
+        found |= self.given_up
         found["grown_tenants"] = _grown_tenants(self.finished)
         found["busy_share"] = self._weight_ns / max(engine.now_ns - self.from_ns, 1)
         found["memory_growth"] = _growth_per_minute(self._memory)

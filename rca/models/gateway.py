@@ -26,6 +26,7 @@ class Call(NamedTuple):
     failed: bool
     cache_key: int = 0
     was_hit: bool = True
+    was_cut: bool = False  # given up before its answer came
 
 
 @dataclass(eq=False)
@@ -85,6 +86,18 @@ class Admission:
     rejected: list[Arrival]
     lookups: list[Lookup]
     loads: list[Load]
+
+    def given_up(self) -> dict[str, float]:
+        """What a client misses that no latency shows, as shares."""
+        passed = self.requests
+        asked = sum(len(r.arrival.prompt) for r in passed)
+        cut = asked - sum(r.prompt_tokens for r in passed)
+        without = sum(r.calls[-1].failed or r.calls[-1].was_cut for r in passed if r.calls)
+        return {
+            "turned_away": len(self.rejected) / max(len(passed) + len(self.rejected), 1),
+            "prompt_cut": cut / max(asked, 1),
+            "without_retrieval": without / max(len(passed), 1),
+        }
 
 
 def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
@@ -154,11 +167,13 @@ class _Retrieval:
             lasts_ns = gateway.timeout_ns if failed else arrival.retrieval_ns
             found = self.cache.look_up(arrival.index, begin_ns)
             lasts_ns = round(lasts_ns * self._crowding(begin_ns)) + found.end_ns - found.at_ns
+            was_cut = 0 < timeout_ns < max(lasts_ns, begin_ns - wanted_ns)
             if timeout_ns:
                 lasts_ns = min(lasts_ns, timeout_ns)
                 begin_ns = min(begin_ns, wanted_ns + timeout_ns)
+            end_ns = begin_ns + lasts_ns
             calls.append(
-                Call(wanted_ns, begin_ns, begin_ns + lasts_ns, failed, found.key, found.was_hit)
+                Call(wanted_ns, begin_ns, end_ns, failed, found.key, found.was_hit, was_cut)
             )
             heappush(self._free_ns, begin_ns + lasts_ns + gateway.lease_ns)
             wanted_ns = begin_ns + lasts_ns

@@ -128,11 +128,11 @@ def _traffic(facts: Facts, plan: Plan) -> Plan:
     own = base.prefix_tokens + base.unique_tokens
     if facts.prefix_share is not None:
         # The last block of a prefix is rarely found, and long prompts share no more.
-        tokens = facts.prefix_share * _mean_prompt(plan)
+        tokens = facts.prefix_share * mean_prompt(plan)
         changes["prefix_tokens"] = min(round(tokens / 16) * 16, own - 16)
         changes["unique_tokens"] = own - int(changes["prefix_tokens"])
     if facts.prompt_tokens and facts.output_tokens:
-        wanted = facts.output_tokens / facts.prompt_tokens * _mean_prompt(plan)
+        wanted = facts.output_tokens / facts.prompt_tokens * mean_prompt(plan)
         changes["output_tokens"] = round(min(max(wanted, 6), 96))
     if facts.arrival_cv is not None:
         # Groups of mean size b with no gaps inside have CV² = 2b - 1.
@@ -147,7 +147,8 @@ def _traffic(facts: Facts, plan: Plan) -> Plan:
     return plan.with_traffic(**changes)
 
 
-def _mean_prompt(plan: Plan) -> float:
+def mean_prompt(plan: Plan) -> float:
+    """Tokens of a prompt of the usual traffic, on average."""
     t = plan.traffic
     return t.prefix_tokens + (1 - t.long_share) * t.unique_tokens + t.long_share * t.long_tokens
 
@@ -210,6 +211,24 @@ def _room(facts: Facts) -> float | None:
         return None
     used = facts.running * (facts.prompt_tokens + (facts.output_tokens or 0.0))
     return facts.kv_blocks * facts.block_size / used
+
+
+def scales(facts: Facts, plan: Plan) -> dict[str, float]:
+    """What one of the service is in the model, for settings that count what was scaled.
+
+    Args:
+        facts: of the service.
+        plan: the model's healthy service, as `infer` made it.
+    """
+    args = plan.args
+    modelled: dict[str, tuple[float, float | None]] = {
+        name: (getattr(args, name), _number(facts.settings, name))
+        for name in ("max_num_seqs", "max_num_batched_tokens", "gpu_memory_utilization")
+    }
+    modelled["num_gpu_blocks"] = (args.total_blocks, facts.kv_blocks)
+    for name in ("long_prefill_token_threshold", "max_prompt_tokens"):
+        modelled[name] = (mean_prompt(plan), facts.prompt_tokens)
+    return {name: here / there for name, (here, there) in modelled.items() if there}
 
 
 def _number(settings: Mapping[str, str], key: str) -> float | None:

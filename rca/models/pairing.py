@@ -123,6 +123,11 @@ class Pairing:
         )
         return of_pairs(logs, values, healthy, self.seed)
 
+    def mean(self, arm: str, figure: str) -> float:
+        """Mean of a figure over an arm's runs."""
+        values = [one.figures[figure] for one in self.runs[arm]]
+        return sum(values) / len(values)
+
     def ratios(self, arm: str) -> list[Figures]:
         """Log-ratios to the healthy arm, pair for pair."""
         pairs = zip(self.runs[arm], self.runs["healthy"], strict=False)

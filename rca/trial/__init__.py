@@ -6,27 +6,43 @@ import importlib.util
 import json
 import math
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from rca import catalogue
 from rca.case import Case
+from rca.models import own_fix
 from rca.models.faults import is_known
-from rca.models.infer import infer
+from rca.models.infer import infer, scales
 from rca.trial import incident_figures, workload_facts
 
 DEFAULT_BUDGET_S = 20.0
+_TABLES = ("trial", "trial_arm", "trial_fidelity")
 _RIVALS = 3
 _LEAST_RIVAL_SCORE = 0.15
 _NS = 1e9
 
 
 def run(
-    case: Case, budget_s: float | None = DEFAULT_BUDGET_S, cause: str | None = None
+    case: Case,
+    budget_s: float | None = DEFAULT_BUDGET_S,
+    cause: str | None = None,
+    fix: Sequence[str] = (),
 ) -> None:
-    """Write trial and trial_arm for the verdict's cause, or for `cause` when it is given."""
-    case.clear(["trial", "trial_arm", "trial_fidelity"])
+    """Write trial and trial_arm for the verdict's cause, or for `cause` when it is given.
+
+    Args:
+        case: a case with its verdict; what it held of an earlier trial goes.
+        budget_s: wall time; None or 0 runs nothing.
+        cause: an id of the catalogue.
+        fix: settings `NAME=VALUE` to try instead of the fix that the model has for the cause.
+
+    Raises:
+        FixError: a setting that the model does not have, or cannot be run with.
+    """
+    settings = own_fix.parse(fix)
     cause = cause or case.scalar("SELECT cause FROM verdict WHERE status = 'diagnosed'")
     known = catalogue.of(case)
     if cause is None:
@@ -39,14 +55,19 @@ def run(
         reason = "needs hardware that the reproducer cannot stand in for"
         _not_run(case, cause, "not_reproducible_on_device", reason)
     else:
-        _experiment(case, cause, budget_s)
+        _experiment(case, cause, budget_s, settings)
 
 
-def _experiment(case: Case, cause: str, budget_s: float) -> None:
+def _experiment(
+    case: Case, cause: str, budget_s: float, settings: Sequence[own_fix.Setting]
+) -> None:
     from rca.models import experiment
 
     begun = time.monotonic_ns()
-    workload = infer(workload_facts.read(case))
+    facts = workload_facts.read(case)
+    workload = infer(facts)
+    fix = own_fix.remedy(settings, scales(facts, workload.plan)) if settings else None
+    case.clear(_TABLES)
     fidelity = [row._asdict() for row in workload.fidelity]
     case.insert("trial_fidelity", pl.DataFrame(fidelity, infer_schema_length=None))
     result = experiment.run(
@@ -57,6 +78,7 @@ def _experiment(case: Case, cause: str, budget_s: float) -> None:
         observed=_observed(case, cause),
         rivals=_rivals(case, cause),
         other=_other(case, cause),
+        fix=fix,
         budget_s=budget_s,
     )
     row = {
@@ -118,4 +140,5 @@ def _not_run(case: Case, cause: str | None, status: str, reason: str) -> None:
     row: dict[str, Any] = {
         "status": status, "cause": cause, "pairs": 0, "spent_ns": 0, "reason": reason, "details": "{}",
     }  # fmt: skip
+    case.clear(_TABLES)
     case.insert("trial", pl.DataFrame([row]))
