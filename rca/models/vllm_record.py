@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rca.errors import EngineError
 from rca.models import vllm_server
 from rca.models.deployment import (
     Change,
@@ -247,9 +248,14 @@ class _Recorder:
             self._profile(folder)
 
     def _profile(self, folder: Path) -> None:
-        self.server.ask("POST", "/start_profile")
-        self._pass(self.pauses.profile_s)
-        self.server.ask("POST", "/stop_profile", timeout_s=120)
+        """Profile some steps; a server that is too busy to be asked for it has no profile."""
+        try:
+            self.server.ask("POST", "/start_profile")
+            self._pass(self.pauses.profile_s)
+            self.server.ask("POST", "/stop_profile", timeout_s=120)
+        except EngineError as error:
+            self.server.alive()
+            self.say(f"no profile: {error.problem}")
         for path in sorted(self.profiles.glob("*.pt.trace.json.gz")):
             shutil.move(path, folder / f"llm-engine-0.{path.name.partition('.')[2]}")
 
