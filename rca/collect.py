@@ -20,6 +20,7 @@ ENGINES = {
     "sglang": ("sglang_",),
     "tgi": ("tgi_",),
     "triton": ("nv_",),
+    "trtllm": ("trtllm_",),
     "ray": ("ray_serve_",),
     "llm-d": ("llm_d_", "inference_"),
 }

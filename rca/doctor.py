@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from rca import machine, nsys
+from rca import machine, nsys, scratch
 from rca.errors import CaseError, EngineError, NsysError
 from rca.nsys import recipe as nsys_recipe
 from rca.plain import printable, size
@@ -106,8 +106,8 @@ def _case() -> Finding:
     try:
         from rca.case import Case
 
-        with tempfile.TemporaryDirectory(prefix="rca-doctor-") as folder:
-            path = Path(folder) / "case.duckdb"
+        with scratch.folder() as folder:
+            path = folder / "case.duckdb"
             Case.create(path).close()
             with Case.open(path, read_only=True) as case:
                 views = case.scalar("SELECT count(*) FROM duckdb_views() WHERE NOT internal")
@@ -263,7 +263,7 @@ def _memory() -> Finding:
 
 def _said(command: list[str]) -> str:
     """What a program prints, '' when it does not run; in a folder of its own, without stdin."""
-    with tempfile.TemporaryDirectory(prefix="rca-doctor-") as folder:
+    with scratch.folder() as folder:
         try:
             done = subprocess.run(  # noqa: S603 - a program of the user's PATH
                 command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -29,6 +28,7 @@ from rca import (
     machine,
     patterns,
     roles,
+    scratch,
     traces,
     trial,
     window,
@@ -175,8 +175,8 @@ def _read(
     *,
     keep: bool = False,
 ) -> tuple[DiagnosedCase, Bundle]:
-    with tempfile.TemporaryDirectory(prefix="rca-") as workspace:
-        bundle = find(paths, baseline, Path(workspace), options.max_unpacked)
+    with scratch.folder() as workspace:
+        bundle = find(paths, baseline, workspace, options.max_unpacked)
         case = _case(case_path, keep=keep or options.resume)
         case.limit(memory_bytes=options.memory_bytes or _memory_for(bundle))
         if options.resume:

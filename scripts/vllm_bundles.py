@@ -1,10 +1,10 @@
 """Record a real vLLM with each of some faults, analyse the bundles, and print the table of docs/reproducer.md.
 
-    python scripts/vllm_bundles.py OUT [CAUSE...] [--seed 1] [--rate 2.5]
+    python scripts/vllm_bundles.py OUT [CAUSE...] [--seed 1] [--rate 2.5] [--duration 60]
 
 Needs vLLM (docs/reproducer.md) and four to six minutes a cause, one after the other. Bundles that are there
 already are not recorded again. The rate is that of the healthy service, requests a second: fewer suit a machine
-that is busy otherwise. No experiment is run. Load is node_load1, the mean of the incident's part.
+that is busy otherwise, and then a longer recording, in seconds of baseline and fault. No experiment is run. Load is node_load1, the mean of the incident's part.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from pathlib import Path
 
 from rca.evaluate import Task, judge_bundle
 from rca.evaluate.scores import Outcome
+from rca.models.reproduce import Lengths
 from rca.models.vllm_faults import VLLM_FAULTS, Service
-from rca.models.vllm_record import record
+from rca.models.vllm_record import PROFILED_STEPS, SCRAPE_S, record
 from rca.pipeline import read
 
 _HEAD = (
@@ -43,7 +44,12 @@ def main(arguments: list[str]) -> int:
     told.add_argument("causes", nargs="*", default=list(VLLM_FAULTS))
     told.add_argument("--seed", type=int, default=1)
     told.add_argument("--rate", type=float, default=Service().traffic.rate_per_s)
+    told.add_argument("--duration", type=int, default=60)
     options = told.parse_args(arguments)
+    lengths = Lengths(
+        baseline_s=options.duration, lead_in_s=options.duration * 3 // 4,
+        fault_s=options.duration, scrape_s=SCRAPE_S, profiled_steps=PROFILED_STEPS,
+    )  # fmt: skip
     rows = []
     for cause in options.causes:
         bundle = options.out / cause
@@ -52,6 +58,7 @@ def main(arguments: list[str]) -> int:
                 cause,
                 bundle,
                 seed=options.seed,
+                lengths=lengths,
                 healthy=Service().asked(rate_per_s=options.rate),
                 progress=lambda line: print(line, file=sys.stderr),
             )
@@ -67,7 +74,7 @@ def row(bundle: Path) -> str:
     slower, load = effect(bundle)
     cells = (
         f"`{bundle.name}`",
-        f"×{slower:.2f}",
+        f"×{slower:.2f}" if slower else "no request came in time",
         f"{load:.1f}",
         one.status,
         f"`{one.named[0]}`" if one.named and one.status != "no_incident" else "",
@@ -84,14 +91,18 @@ def rank(one: Outcome) -> str:
     return str(places[0]) if places else "" if one.kind == "healthy" else "not named"
 
 
-def effect(bundle: Path) -> tuple[float, float]:
-    """How many times longer the median request took than in the baseline, and the node's load."""
+def effect(bundle: Path) -> tuple[float | None, float]:
+    """How many times longer the median request took than in the baseline, and the node's load.
+
+    None where no request was done within one of the two stretches.
+    """
     truth = tomllib.loads((bundle / "truth.toml").read_text(encoding="utf-8"))
     stretch = (truth["start_ns"], truth["end_ns"] or _ALWAYS_NS)
     with read([bundle]) as case:
         slow = case.scalar(_MEDIAN, ("incident", *stretch))
         healthy = case.scalar(_MEDIAN, ("baseline", 0, _ALWAYS_NS))
-        return float(slow) / float(healthy), float(case.scalar(_LOAD))
+        load = float(case.scalar(_LOAD))
+        return (float(slow) / float(healthy) if slow and healthy else None), load
 
 
 if __name__ == "__main__":

@@ -272,7 +272,7 @@ def _add_fixes(case: Case, name: str) -> None:
                     "action": "Roll back the change of gpu_memory_utilization.",
                     "file": "01-rollback.sh", "undo": "01-undo.sh",
                     "risk": "A restart empties the prefix cache.", "reversible": True,
-                    "time_to_effect": "minutes", "gate": "passed: change matched, 0.93 ≥ 0.87",
+                    "time_to_effect": "minutes", "gate": "passed: change matched, 0.93 ≥ 0.87", "gate_passed": True,
                     "content": "#!/bin/sh\n", "undo_content": "#!/bin/sh\n",
                 },
                 {

@@ -23,7 +23,7 @@ KEYS = {
     "attribution": {"part", "delta_ns", "share"},
     "fixes": {
         "kind", "phase", "target", "change", "action", "file", "undo", "risk", "reversible",
-        "time_to_effect", "gate", "approver", "explained_share", "strict", "confidence", "revert_when",
+        "time_to_effect", "gate", "approver", "explained_share", "strict", "gate_passed", "confidence", "revert_when",
         "trial",
     },
     "gaps": {"code", "statement", "would_decide", "record"},

@@ -158,6 +158,7 @@ class Fix:
     reversible: bool
     time_to_effect: str
     gate: str
+    gate_passed: bool | None
     explained_share: float | None
     trial: str | None
     approver: str | None

@@ -83,7 +83,15 @@ def _fix(answer: Answer, index: int) -> dict[str, Any]:
     row = dict(vars(answer.fixes[index]))
     row["change"] = row.pop("change_id")
     keys = ("kind", "phase", "target", "change", "action", "file", "undo")
-    more = ("explained_share", "trial", "approver", "revert_when", "strict", "confidence")
+    more = (
+        "gate_passed",
+        "explained_share",
+        "trial",
+        "approver",
+        "revert_when",
+        "strict",
+        "confidence",
+    )
     return {
         key: row[key] for key in (*keys, "risk", "reversible", "time_to_effect", "gate", *more)
     }

@@ -212,7 +212,7 @@ def proposal(fix: Fix, answer: Answer) -> str:
     causes = {h.cause for h in answer.hypotheses}
     what = fix.kind if fix.target in causes else f"{fix.kind} of {printable(fix.target, 80)}"
     when = printable(fix.time_to_effect, 60)
-    return " · ".join([*_apply(fix), _undo(fix), f"{what}, {when}", _gate(fix.gate)])
+    return " · ".join([*_apply(fix), _undo(fix), f"{what}, {when}", _gate(fix)])
 
 
 def sort_of(fix: Fix, answer: Answer) -> str:
@@ -238,11 +238,11 @@ def _undo(fix: Fix) -> str:
     return "undo: take it back by hand" if fix.reversible else "CANNOT be undone"
 
 
-def _gate(gate: str) -> str:
+def _gate(fix: Fix) -> str:
     """What decided: of a gate that is passed nothing more, else what failed; the rest is in the documents."""
-    if gate.startswith("passed:"):
+    if fix.gate_passed:
         return "gate passed"
-    return printable(gate.partition("; met:")[0], 240)
+    return printable(fix.gate.partition("; met:")[0], 240)
 
 
 def guard_rail(rule: GuardRule) -> str:

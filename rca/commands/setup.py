@@ -125,7 +125,9 @@ def collect(
     ] = None,
     engine: Annotated[
         list[str] | None,
-        typer.Option("--engine", help="vllm, sglang, tgi, triton, ray or llm-d; repeatable."),
+        typer.Option(
+            "--engine", help="vllm, sglang, tgi, triton, trtllm, ray or llm-d; repeatable."
+        ),
     ] = None,
     no_baseline: Annotated[
         bool, typer.Option("--no-baseline", help="Leave the same time of the day before out.")

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from rca.case import Case
-from rca.catalogue import Fix
+from rca.catalogue import PHASES, Fix
 from rca.durable import write_whole
 from rca.fixes import cluster, code, heat, rollback, setting
 from rca.fixes.facts import ROLLBACK_CLASSES, Facts, gather
@@ -27,7 +27,6 @@ __all__ = [
     "write_files",
 ]
 
-_PHASES = ("mitigate", "repair", "prevent")
 _NOT_COLUMNS = ("form", "undo_form")
 
 
@@ -37,7 +36,7 @@ def propose(case: Case) -> None:
     facts = gather(case)
     proposals = list(_for_cause(case, facts)) if facts else list(_for_unknown(case))
     # What may be done at once first; then what the cause beside the leading one asks for.
-    proposals.sort(key=lambda p: not p.gate.startswith("passed"))
+    proposals.sort(key=lambda p: not p.gate_passed)
     proposals[1:1] = _for_contributing(case, facts) if facts else []
     rows: list[dict[str, Any]] = []
     for number, proposal in enumerate(proposals, start=1):
@@ -76,7 +75,7 @@ def _for_cause(case: Case, facts: Facts) -> Iterator[Proposal]:
     main = next(
         (f for f in facts.cause.fixes if f.kind == "config" and f.phase == "repair"), None
     )
-    for fix in sorted(facts.cause.fixes, key=lambda f: _PHASES.index(f.phase)):
+    for fix in sorted(facts.cause.fixes, key=lambda f: PHASES.index(f.phase)):
         if fix.kind == "rollback":
             if facts.change is None:
                 yield complete(case, _look_for_change(fix, facts), fix, share)

@@ -146,9 +146,9 @@ def circuit_break(case: Case, plain: Proposal, facts: Facts) -> Proposal:
     """Circuit breaking for the slow service, and what to answer without it; held back below the gate."""
     gate = circuit_gate(facts)
     if not gate.passed:
-        return replace(
-            investigate(facts.subject, _ask(facts), gate.words), confidence=facts.confidence
-        )
+        first = investigate(facts.subject, _ask(facts), gate.words)
+        return replace(first, gate_passed=False, confidence=facts.confidence)
+    plain = replace(plain, gate=gate.words, gate_passed=True, confidence=facts.confidence)
     service = next((s for s in facts.slow if safe_name(s)), None)
     healthy_s, cited = _healthy_call(case, service)
     limit_s = max(3 * healthy_s, 0.05) if healthy_s else 1.0
@@ -163,16 +163,15 @@ def circuit_break(case: Case, plain: Proposal, facts: Facts) -> Proposal:
     )
     action = f"{plain.action} {degrade}"
     if service is None:
-        return replace(plain, gate=gate.words, action=action, confidence=facts.confidence)
+        return replace(plain, action=action)
     rule = _rule(service, limit_s)
     undo = script(
         [f"takes the circuit breaker of {service} away"],
         f"kubectl delete destinationrule/rca-break-{service} virtualservice/rca-break-{service}",
     )
     return replace(
-        plain, target=service, gate=gate.words, action=action, content=rule, undo_content=undo,
+        plain, target=service, action=action, content=rule, undo_content=undo,
         form="manifest", undo_form="script",
-        confidence=facts.confidence,
     )  # fmt: skip
 
 

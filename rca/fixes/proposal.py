@@ -17,6 +17,8 @@ class Proposal:
         form: 'patch', 'script', 'manifest' or 'text': what `content` is.
         undo_form: The same of `undo_content`.
         explained_share: Share of this incident's added latency that the cause accounts for.
+        gate: Why it is proposed or held back, in words.
+        gate_passed: None where there is no gate.
         trial: What the experiment saw, said of the device that it ran on.
         strict: What the narrower rule for rollbacks says; only for those.
         confidence: What its gate was held against; None where there is no gate.
@@ -31,6 +33,7 @@ class Proposal:
     reversible: bool
     time_to_effect: str
     gate: str
+    gate_passed: bool | None = None
     change_id: str | None = None
     file: str | None = None
     undo: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from dataclasses import replace
 
 from rca.case import Case
 from rca.fixes.facts import (
@@ -30,13 +31,13 @@ def propose(case: Case, facts: Facts, change: Change) -> Proposal:
     """The rollback of the matched change when its gate passes, else what to look at first."""
     gate = rollback_gate(facts)
     if not gate.passed:
-        return look_first(case, facts, change, gate.words)
+        return replace(look_first(case, facts, change, gate.words), gate_passed=False)
     told = _before_after(change)
     content, undo, form, how = _files(case, change)
     return Proposal(
         "rollback", "mitigate", change.subject,
         f"Undo {printable(change.id, 60)}: {told or printable(change.subject, 120)}. {how}".strip(),
-        "loses what the change was made for", True, "minutes", gate.words, change.id,
+        "loses what the change was made for", True, "minutes", gate.words, True, change.id,
         content=content, undo_content=undo, strict=strict(facts),
         confidence=facts.blame, form=form,
     )  # fmt: skip

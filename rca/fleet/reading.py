@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from rca import scratch
 from rca.bundle import BundleFile, opened
 from rca.case import SCHEMA_VERSION, Case
 from rca.errors import RcaError
@@ -92,8 +91,8 @@ def shard(work: Work) -> list[Member]:
 
 @contextmanager
 def _members(work: Work) -> Iterator[tuple[list[BundleFile], list[tuple[str, str]]]]:
-    with tempfile.TemporaryDirectory(prefix="rca-") as folder:
-        inside = opened(work.file, Path(folder), work.limits.max_unpacked)
+    with scratch.folder() as folder:
+        inside = opened(work.file, folder, work.limits.max_unpacked)
         yield inside.files, inside.refused
 
 
@@ -103,8 +102,7 @@ def _line(error: Exception, file: BundleFile) -> str:
 
 def _shard_one(store: Store, file: BundleFile, number: int, limits: Limits) -> None:
     """Read one file into a case of its own, put its tables into the store, its record last."""
-    with tempfile.TemporaryDirectory(prefix="rca-") as folder:
-        work = Path(folder)
+    with scratch.folder() as work:
         with Case.create(work / "one.duckdb") as case:
             case.limit(memory_bytes=limits.memory_bytes, spill=work / "spill", threads=1)
             ingest_file(case, file, number)
@@ -144,7 +142,7 @@ def _folder_name(host: str | None) -> str:
 
 def keep(store: Store, key: str, facts: dict[str, Any]) -> None:
     """Write a record: from now on what it names counts."""
-    with tempfile.TemporaryDirectory(prefix="rca-") as folder:
-        path = Path(folder, "record.json")
+    with scratch.folder() as folder:
+        path = folder / "record.json"
         path.write_text(json.dumps({"schema_version": SCHEMA_VERSION} | facts, default=str))
         store.put(path, f"{RECORDS}/{key}.json")

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import ExitStack
 from types import TracebackType
 
+from rca import scratch
 from rca.models.settings import Plan
 from rca.models.workload import VOCABULARY
 
@@ -26,11 +26,12 @@ class Frontend:
         self.loads = 0
         self.grammars = 0
         self.written_bytes = 0
-        self._folder = tempfile.TemporaryDirectory(prefix="llm-engine-")
-        self._path = Path(self._folder.name) / "vocabulary.json"
+        self._ends = ExitStack()
+        folder = self._ends.enter_context(scratch.folder())
+        self._path = folder / "vocabulary.json"
         self._path.write_text(json.dumps({f"w{n}": n for n in range(_STOCK_WORDS)}))
         self._load()
-        self._log = (Path(self._folder.name) / "engine.log").open("a", encoding="utf-8")
+        self._log = (folder / "engine.log").open("a", encoding="utf-8")
 
     def __enter__(self) -> Frontend:
         return self
@@ -46,7 +47,7 @@ class Frontend:
     def close(self) -> None:
         """Close the log and remove the folder."""
         self._log.close()
-        self._folder.cleanup()
+        self._ends.close()
 
     def _load(self) -> None:
         self.loads += 1

@@ -10,7 +10,6 @@ import gzip
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
+from rca import scratch
 from rca.models.engine import Engine
 from rca.models.worker import TorchWorker
 
@@ -38,8 +38,8 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
     finally:
         worker.annotate = None
         worker.pace = None
-    with tempfile.TemporaryDirectory(prefix="rca-profile-") as scratch:
-        raw = Path(scratch) / "trace.json"
+    with scratch.folder() as work:
+        raw = work / "trace.json"
         seen.export_chrome_trace(str(raw))
         trace = json.loads(raw.read_text())
     path = folder / f"llm-engine-0.{at_ns}.pt.trace.json.gz"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from rca import scratch
 from rca.errors import EngineError
 from rca.models import vllm_server
 from rca.models.deployment import (
@@ -100,11 +100,11 @@ def record(
     lengths = lengths or Lengths(scrape_s=SCRAPE_S, profiled_steps=PROFILED_STEPS)
     with (
         ending_on_sigterm(),
-        tempfile.TemporaryDirectory(prefix="rca-vllm-") as folder,
+        scratch.folder() as folder,
         receiving() as receiver,
     ):
         recorder = _Recorder(
-            fault, out, found, Path(folder), receiver, seed, dose, lengths,
+            fault, out, found, folder, receiver, seed, dose, lengths,
             pauses or Pauses(), healthy or Service(), progress or (lambda _line: None),
         )  # fmt: skip
         recorder.run()

@@ -7,11 +7,11 @@ import re
 import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from rca import scratch
 from rca.errors import NsysError
 
 VARIABLE = "RCA_NSYS"
@@ -49,8 +49,8 @@ def version(nsys: str | Path | None = None) -> str:
         NsysError: There is no program, or it does not say.
     """
     program = find(nsys)
-    with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
-        said = run([str(program), "--version"], Path(folder), timeout_s=60)
+    with scratch.folder() as folder:
+        said = run([str(program), "--version"], folder, timeout_s=60)
     found = re.search(r"version (\d[\d.]*\d)", said)
     if not found:
         raise NsysError("does not say its version", path=str(program))
@@ -75,8 +75,7 @@ def exported(
             path=str(report),
             hint=_INSTALL_HINT.format(report.name),
         ) from error
-    with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
-        work = Path(folder)
+    with scratch.folder() as work:
         output = work / "export.sqlite"
         command = [str(program), "export", "--type", "sqlite", "--force-overwrite", "true"]
         command += ["--output", str(output), str(linked(report, work))]

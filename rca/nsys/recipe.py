@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rca import nsys
+from rca import nsys, scratch
 from rca.errors import NsysError
 
 VARIABLE = "RCA_RECIPE_PYTHON"
@@ -52,7 +52,7 @@ def _lacking(python: str) -> str | None:
         "import importlib.util as u; "
         f"print('lacks', *[m for m in {NEEDS!r} if not u.find_spec(m)])"
     )
-    with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
+    with scratch.folder() as folder:
         try:
             done = subprocess.run(  # noqa: S603 - the Python that the user named
                 [python, "-W", "ignore", "-c", probe], cwd=folder, stdin=subprocess.DEVNULL,
@@ -122,8 +122,7 @@ def session(
     for report in reports:
         _check(report)
     found = nsys.find(program)
-    with tempfile.TemporaryDirectory(prefix="rca-nsys-") as folder:
-        work = Path(folder)
+    with scratch.folder() as work:
         linked = [nsys.linked(r, work / "reports", _stem(i, r)) for i, r in enumerate(reports)]
         source = linked[0] if len(linked) == 1 else work / "reports"
         path = _path(python, work / "bin") if python else None

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rca import nsys
+from rca import nsys, scratch
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.nsys_sqlite import read_export
@@ -42,14 +41,14 @@ def plain(path: Path) -> Iterator[Path]:
     if not packed:
         yield path
         return
-    with tempfile.NamedTemporaryFile(prefix="rca-", suffix=".nsys-rep") as copy:
+    with scratch.folder() as folder:
+        copy = folder / "report.nsys-rep"
         blocks = Blocks(path)
-        for block in blocks:
-            copy.write(block)
-        copy.flush()
+        with copy.open("wb") as file:
+            file.writelines(blocks)
         if blocks.damage:
             raise ParseError(blocks.damage, path=str(path))
-        yield Path(copy.name)
+        yield copy
 
 
 def _read_report(report: Path, sink: Sink, name: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
-import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from rca import scratch
 from rca.errors import ParseError
 from rca.parsers import nsys_sqlite_metrics as gpu_metrics
 from rca.parsers.format import Format, Head, Sink
@@ -83,14 +83,14 @@ def _unpacked(path: Path) -> Iterator[Path]:
     if not packed:
         yield path
         return
-    with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:
+    with scratch.folder() as folder:
+        copy = folder / "export.sqlite"
         blocks = Blocks(path)
-        for block in blocks:
-            copy.write(block)
-        copy.flush()
+        with copy.open("wb") as file:
+            file.writelines(blocks)
         if blocks.damage:
             raise ParseError(blocks.damage, path=str(path), hint=_AGAIN)
-        yield Path(copy.name)
+        yield copy
 
 
 def _connect(file: Path) -> sqlite3.Connection:

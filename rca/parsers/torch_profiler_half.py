@@ -11,14 +11,15 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rca import scratch
 from rca.parsers.format import Rows, Sink
 from rca.parsers.torch_profiler_events import EventTables
 from rca.parsers.torch_profiler_reader import BLOCK_BYTES, SEPARATOR, Reader
@@ -65,11 +66,12 @@ class SecondHalf:
     """A process that reads from a place to the end. Use `with`: it ends with the block."""
 
     def __init__(self, path: Path, start: int, base_ns: int) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="rca-half-")
+        self._ends = ExitStack()
+        self._folder = self._ends.enter_context(scratch.folder())
         # -P keeps the current directory, which may be a bundle, out of where modules come from.
         command = [sys.executable, "-P", "-m", __name__, str(path.absolute())]
         self._process = subprocess.Popen(  # noqa: S603 - this Python, this module
-            [*command, str(start), str(base_ns), self._folder.name],
+            [*command, str(start), str(base_ns), str(self._folder)],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
 
@@ -80,13 +82,13 @@ class SecondHalf:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
-        self._folder.cleanup()
+        self._ends.close()
 
     def result(self) -> Half | None:
         """What it found, when it is done; None when it failed."""
         if self._process.wait() != 0:
             return None
-        folder = Path(self._folder.name)
+        folder = self._folder
         said = json.loads((folder / "said.json").read_text())
         tables = {p.stem: p for p in sorted(folder.glob("*.arrow"))}
         return Half(tables, **said, tail=(folder / "tail").read_bytes())

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
+from rca import scratch
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import mapping, sketch
@@ -32,9 +32,9 @@ def _read(path: Path, sink: Sink) -> None:
             path=str(path),
             hint="run where it is: promtool tsdb dump DATA_FOLDER > dump.txt, and give dump.txt",
         )
-    with tempfile.TemporaryDirectory(prefix="rca-tsdb-") as folder:
-        dump = Path(folder) / "dump.txt"
-        _dump(program, block, Path(folder) / "data", dump, path)
+    with scratch.folder() as folder:
+        dump = folder / "dump.txt"
+        _dump(program, block, folder / "data", dump, path)
         read_text(dump, sink)
     sink.describe(producer="Prometheus")
     sink.note(

@@ -192,6 +192,8 @@ CREATE TABLE fix (
     time_to_effect VARCHAR NOT NULL,
     -- Why it was allowed or held back.
     gate VARCHAR NOT NULL,
+    -- Whether its gate let it pass; NULL where there is no gate.
+    gate_passed BOOLEAN,
     -- Content of `file`; NULL when there is none.
     content VARCHAR,
     -- Content of `undo`; NULL when there is none.
