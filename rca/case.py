@@ -14,7 +14,7 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
-from rca.case_file import connect, remove, stop_if_used
+from rca.case_file import connect, keep_empty, kept_empty, remove, stop_if_used
 from rca.durable import whole
 from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
@@ -45,7 +45,6 @@ _RESULTS = frozenset(
 )  # fmt: skip
 _FOUND_OUT = ("series_role", "trace_home", "host_clock")
 """Tables that are made from what parsers filled."""
-_EMPTY: list[bytes] = []
 """The file of an empty case, once there was one."""
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
 
@@ -62,6 +61,12 @@ def sql_files(folder: str) -> tuple[tuple[str, str], ...]:
 def sql_text(folder: str, name: str) -> str:
     """The text of rca/sql/FOLDER/NN_NAME.sql."""
     return next(t for file, t in sql_files(folder) if file[3:].removesuffix(".sql") == name)
+
+
+def _statements() -> list[str]:
+    """What makes the empty tables and views of a case."""
+    version = f"INSERT INTO provenance VALUES ('schema_version', '{SCHEMA_VERSION}')"
+    return [*(text for folder in ("schema", "views") for _, text in sql_files(folder)), version]
 
 
 class Case:
@@ -87,7 +92,7 @@ class Case:
         """
         if path is None:
             case = cls(connect(None, read_only=False), None)
-            case._fill()
+            case._fill(_statements())
             return case
         path.parent.mkdir(parents=True, exist_ok=True)
         stop_if_used(path)
@@ -100,29 +105,26 @@ class Case:
 
     @classmethod
     def _empty(cls, scratch: Path) -> bytes:
-        """The file of a case with empty tables; made at `scratch` the first time in a process.
+        """The file of a case with empty tables; made at `scratch` where it was not kept."""
+        statements = _statements()
+        kept = kept_empty(statements)
+        if kept is not None:
+            return kept
+        stop_if_used(scratch)
+        remove(scratch)
+        with cls(connect(scratch, read_only=False), scratch) as case:
+            case._fill(statements)
+            # closing would do it too, but be silent where the disk is full
+            case.rows("CHECKPOINT")
+        made = scratch.read_bytes()
+        remove(scratch)
+        keep_empty(statements, made)
+        return made
 
-        Views are bound as they are made, which takes longer than a small recording.
-        """
-        if not _EMPTY:
-            stop_if_used(scratch)
-            remove(scratch)
-            with cls(connect(scratch, read_only=False), scratch) as case:
-                case._fill()
-                case.rows(
-                    "CHECKPOINT"
-                )  # closing would do it too, but be silent where the disk is full
-            _EMPTY.append(scratch.read_bytes())
-            remove(scratch)
-        return _EMPTY[0]
-
-    def _fill(self) -> None:
+    def _fill(self, statements: Iterable[str]) -> None:
         with self.transaction():
-            for folder in ("schema", "views"):
-                for _, text in sql_files(folder):
-                    self._con.execute(text)
-            version = {"key": ["schema_version"], "value": [SCHEMA_VERSION]}
-            self.insert("provenance", pl.DataFrame(version))
+            for text in statements:
+                self._con.execute(text)
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:

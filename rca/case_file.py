@@ -1,13 +1,23 @@
-"""The file of a case: opened, refused while another process has it, removed."""
+"""The file of a case: begun as a copy of an empty one, opened, refused while used, removed."""
 
 from __future__ import annotations
 
 import fcntl
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import duckdb
 
+from rca.durable import cache_folder, write_whole
 from rca.errors import CaseError
+
+_KEPT: dict[str, bytes] = {}
+"""Empty cases of this process, by the names of their files in the user's cache."""
 
 
 def stop_if_used(path: Path) -> None:
@@ -56,3 +66,31 @@ def connect(path: Path | None, *, read_only: bool) -> duckdb.DuckDBPyConnection:
             raise _used(path) from error
         raise CaseError(f"cannot be opened: {first}", path=str(path)) from error
     return con
+
+
+def kept_empty(statements: Sequence[str]) -> bytes | None:
+    """The file of the empty case that these statements make; None where none was kept.
+
+    To bind all views takes DuckDB half of the time in which a small recording is read.
+    """
+    name = _name_of(statements)
+    if name not in _KEPT:
+        # gzip also tells of damage
+        with suppress(OSError, EOFError, zlib.error, RuntimeError):
+            _KEPT[name] = gzip.decompress((cache_folder() / name).read_bytes())
+    return _KEPT.get(name)
+
+
+def keep_empty(statements: Sequence[str], content: bytes) -> None:
+    """Keep it for this process, and for others where the user's cache can be written."""
+    name = _name_of(statements)
+    _KEPT[name] = content
+    with suppress(OSError, RuntimeError):
+        cache_folder().mkdir(parents=True, exist_ok=True)
+        write_whole(cache_folder() / name, io.BytesIO(gzip.compress(content, mtime=0)))
+
+
+def _name_of(statements: Sequence[str]) -> str:
+    """Another one for other statements, and for another DuckDB."""
+    made_by = "\n".join((duckdb.__version__, *statements)).encode()
+    return f"case-{hashlib.sha256(made_by).hexdigest()[:16]}.duckdb.gz"

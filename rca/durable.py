@@ -12,6 +12,16 @@ from pathlib import Path
 from typing import BinaryIO
 
 
+def cache_folder() -> Path:
+    """Where results are kept that can be made again; it may not be there, nor be writable.
+
+    Raises:
+        RuntimeError: The user has no home.
+    """
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "trace-rca"
+
+
 def write_whole(path: Path, content: str | BinaryIO) -> None:
     """Write text, or copy an open file; see `whole`."""
     with whole(path) as file:

@@ -33,11 +33,11 @@ def example(file: str) -> str:
 
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder on the path where a package can be put; the list of formats is made anew."""
+    """A folder on the path where a package can be put; packages are looked up anew."""
     monkeypatch.syspath_prepend(str(tmp_path))
-    parsers.formats.cache_clear()
+    parsers.added.cache_clear()
     yield tmp_path
-    parsers.formats.cache_clear()
+    parsers.added.cache_clear()
     for name in [m for m in sys.modules if m.startswith("queue_csv")]:
         del sys.modules[name]
 

@@ -6,6 +6,7 @@ with a `FORMAT`; they are asked first, in the order of their names.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -20,7 +21,7 @@ GROUP = "rca.parsers"
 """Group of entry points by which other packages add parsers."""
 
 
-# Most specific first. Modules are imported when the first file is read, not before.
+# Most specific first. A module is imported when a file is asked about that none before it knows.
 _MODULES = (
     "torch_profiler",
     "nsys_sqlite",
@@ -58,15 +59,20 @@ _MODULES = (
 )
 
 
-@cache
 def formats() -> tuple[Format, ...]:
     """All formats, most specific first."""
-    own = tuple(import_module(f"rca.parsers.{name}").FORMAT for name in _MODULES)
-    return (*_added(), *own)
+    return tuple(_one_by_one())
 
 
-def _added() -> list[Format]:
-    """Formats of other packages.
+def _one_by_one() -> Iterator[Format]:
+    yield from added()
+    for name in _MODULES:
+        yield import_module(f"rca.parsers.{name}").FORMAT
+
+
+@cache
+def added() -> list[Format]:
+    """Formats of other packages, looked up once.
 
     Raises:
         ParseError: An entry point does not lead to a `FORMAT`.
@@ -90,7 +96,7 @@ def recognise(head: Head) -> Format:
     Raises:
         ParseError: No format knows it; the message says what it looks like instead.
     """
-    for known in formats():
+    for known in _one_by_one():
         if known.recognise(head):
             return known
     reason = explain(head)

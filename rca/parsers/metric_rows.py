@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from rca.errors import ParseError
@@ -248,7 +247,7 @@ def exact_seconds(texts: Sequence[str]) -> pa.Array:
 def seconds_of(texts: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
     """Times written as seconds, in ns, exactly."""
     try:
-        return nanoseconds(pc.cast(texts, SECONDS))
+        return nanoseconds(texts.cast(SECONDS))
     except pa.ArrowInvalid:  # more than nine places
         return nanoseconds(exact_seconds(texts.to_pylist()))
 

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rca import scratch
 from rca.parsers.format import Rows, Sink
@@ -111,7 +110,9 @@ def _numbered(rows: pa.Table, first_id: int) -> pa.Table:
     at = rows.schema.get_field_index("id")
     if at < 0:
         return rows
-    ids = pc.add(rows.column(at), first_id)
+    from pyarrow import compute  # takes longer to import than a small file to read
+
+    ids = compute.add(rows.column(at), first_id)
     return rows.set_column(at, rows.schema.field(at), ids)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
 
-from rca.durable import write_whole
+from rca.durable import cache_folder, write_whole
 from rca.postmortem.charts.draw import vega_lite_version
 
 NOTICE = (
@@ -48,6 +47,5 @@ def _bundle() -> str:
 
 
 def _cache() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     name = f"vega-embed-{version('vl-convert-python')}-{vega_lite_version()}.js"
-    return Path(home) / "trace-rca" / name
+    return cache_folder() / name
