@@ -360,7 +360,9 @@ def _arrow(rows: Rows) -> Any:
         import pyarrow.dataset as ds
 
         return ds.dataset(rows)
-    return rows.to_arrow() if isinstance(rows, pl.DataFrame) else rows
+    if isinstance(rows, pl.DataFrame):
+        return rows.to_arrow(compat_level=pl.CompatLevel.newest())  # texts are not copied
+    return rows
 
 
 def _name(name: str) -> str:

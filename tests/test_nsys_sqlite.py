@@ -83,6 +83,34 @@ def test_columns_that_are_missing_give_null_and_a_note(file: Path) -> None:
     assert {"missing_columns", "relative_time"} <= set(recordings.notes(case))
 
 
+def test_sizes_of_launches_up_to_what_cuda_allows(file: Path) -> None:
+    sizes = [(2**31 - 1, 65535, 65535), (128, 1, 1), (0, 0, 0), (1, 65536, 1), (2**31, 1, 1),
+             (-1, 1, 1), (1, 1, -1), (None, 1, 1)]  # fmt: skip
+    build(
+        file, SESSION, KERNELS,
+        *(f"ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN grid{axis} INTEGER;" for axis in "XYZ"),
+    )  # fmt: skip
+    with sqlite3.connect(file) as db:
+        row = f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, 9999, 0, 7, 6, {PID}, 1, ?, ?, ?)"
+        db.executemany(row, [(2000 + n, *size) for n, size in enumerate(sizes)])
+    db.close()
+    case = recordings.read(file)
+    told = [text for (text,) in case.rows("SELECT grid FROM gpu_op ORDER BY start_ns")]
+    assert told == [None, "2147483647,65535,65535", "128,1,1", "0,0,0", *[None] * 5]
+
+
+def test_names_are_found_whatever_their_numbers(file: Path) -> None:
+    odd = (
+        f"INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000, 2500, 0, 7, 6, {PID}, 99),"
+        f" (3000, 3500, 0, 7, 7, {PID}, {2**62}), (4000, 4500, 0, 7, 8, {PID}, NULL),"
+        f" (5000, 5500, 0, 7, 9, {PID}, 8);"
+        f"INSERT INTO StringIds VALUES ({2**62}, 'far'), (8, ''), (9, NULL);"
+    )
+    case = recordings.read(build(file, SESSION, KERNELS, odd))
+    told = [name for (name,) in case.rows("SELECT name FROM gpu_op ORDER BY start_ns")]
+    assert told == ["gemm", "", "far", "", ""]
+
+
 def test_kernels_of_graph_nodes_keep_their_graph(file: Path) -> None:
     nodes = """ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL ADD COLUMN graphId INTEGER;
         UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET graphId = 12;"""

@@ -9,11 +9,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from rca import scratch
 from rca.errors import ParseError
 from rca.parsers import nsys_sqlite_metrics as gpu_metrics
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.nsys_sqlite_rows import RowWriter, batches, decoded, immutable_uri
+from rca.parsers.nsys_sqlite_rows import (
+    NO_STRINGS,
+    RowWriter,
+    batches,
+    decoded,
+    immutable_uri,
+    read_strings,
+)
 from rca.parsers.nsys_sqlite_tables import NAMES, SELECTIONS, Selection
 from rca.parsers.stream import Blocks, compression
 
@@ -110,7 +119,7 @@ class _Export:
                 "computes values instead of holding them, which no export does",
                 path=name, hint=_AGAIN,
             )  # fmt: skip
-        self._rows_out = RowWriter(sink)
+        self._has_strings = "StringIds" in self._tables
 
     def read(self) -> None:
         if not any(t.startswith(_KNOWN) for t in self._tables):
@@ -118,9 +127,10 @@ class _Export:
                 "is an SQLite database, but no export of Nsight Systems", path=self._name
             )
         base_ns = self._describe()
+        self._strings = read_strings(self._file) if self._has_strings else NO_STRINGS
         self._read_names()
-        domains = self._domains()
-        found = [self._copy(s, base_ns or 0, domains) for s in SELECTIONS]
+        writer = RowWriter(self._sink, self._domains())
+        found = [self._copy(s, base_ns or 0, writer) for s in SELECTIONS]
         self._read_gpu_metrics(base_ns or 0)
         if not any(found[:4]):
             self._sink.note("warning", "no_gpu_events", "no GPU work was recorded in it")
@@ -193,8 +203,8 @@ class _Export:
             table = self._table(selection.table)
             if not table:
                 continue
-            query = selection.query(table, self._columns(table), 0, "StringIds" in self._tables)
-            for rows in map(decoded, batches(self._file, query)):
+            query = selection.query(table, self._columns(table), 0, self._has_strings)
+            for rows in self._decoded(selection, query):
                 named = rows.sort("priority") if "priority" in rows.columns else rows
                 named = named.drop_nulls(key).unique(key, keep="last", maintain_order=True)
                 named = named.rename({"number": "id"}, strict=False)
@@ -226,7 +236,11 @@ class _Export:
         )
         return {f"{domain} {pid}": text for domain, pid, text in rows if text}
 
-    def _copy(self, selection: Selection, base_ns: int, domains: dict[str, str]) -> int:
+    def _decoded(self, selection: Selection, query: str) -> Iterator[pl.DataFrame]:
+        for batch in batches(self._file, query):
+            yield decoded(batch, selection, self._strings)
+
+    def _copy(self, selection: Selection, base_ns: int, writer: RowWriter) -> int:
         """Write one table; returns how many rows it gave."""
         table = self._table(selection.table)
         if not table:
@@ -244,11 +258,9 @@ class _Export:
         if missing := selection.missing(have):
             self._sink.note("info", "missing_columns", "columns that this version of the export does not have",
                             count=len(missing), example=f"{table}: {', '.join(missing)}")  # fmt: skip
-        query = selection.query(table, have, base_ns, "StringIds" in self._tables)
-        return sum(
-            self._rows_out.write(selection.target, b, domains)
-            for b in batches(self._file, query)
-        )
+        query = selection.query(table, have, base_ns, self._has_strings)
+        decoded_rows = self._decoded(selection, query)
+        return sum(writer.write(selection.target, rows) for rows in decoded_rows)
 
 
 FORMAT = Format(name="nsys_sqlite", kind="nsys", recognise=recognise, read=read)

@@ -11,10 +11,12 @@ import polars as pl
 
 from rca.parsers.durations import flaw_of
 from rca.parsers.format import Sink
+from rca.parsers.nsys_sqlite_tables import FIXED, ID, INTEGER, SIZE, Selection
 
 BATCH_ROWS = 131_072
 YEAR_2096_NS = 4_000_000_000_000_000_000
 _NARROW = ("device", "registers", "sm_count", "number", "cpu")  # columns of 32 bits in the case
+NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
 _NEEDED = {  # by table: what a row is nothing without
     "memory_event": ("delta_bytes",), "graph_node": ("id",), "sched_event": ("is_in",),
 }  # fmt: skip
@@ -38,12 +40,58 @@ def batches(file: Path, query: str) -> Iterator[Any]:
         yield from cursor.fetch_record_batch()
 
 
-def decoded(batch: Any) -> pl.DataFrame:
-    """A batch with its bytes as text: what is not UTF-8 is replaced, what is empty is NULL."""
+def decoded(batch: Any, selection: Selection, strings: pl.DataFrame) -> pl.DataFrame:
+    """A batch with its texts: what is not UTF-8 is replaced, what is empty is NULL.
+
+    Args:
+        batch: What the query of the selection gives.
+        selection: What was asked for.
+        strings: Columns id, value: the texts of StringIds.
+    """
     rows = pl.DataFrame(pl.from_arrow(batch))
     texts = [_text(rows[name]) for name, kind in rows.schema.items() if kind == pl.Binary]
-    narrow = [pl.col(c).cast(pl.Int32, strict=False) for c in _NARROW if c in rows.columns]
-    return rows.with_columns(*texts, *narrow)
+    others = [pl.col(c).cast(pl.Int32, strict=False) for c in _NARROW if c in rows.columns]
+    for column in selection.columns:
+        if column.type == FIXED:
+            others.append(pl.lit(column.choices[0][1]).alias(column.name))
+        elif column.name not in rows.columns:
+            kind = pl.Int64 if column.type == INTEGER else pl.String
+            others.append(pl.lit(None, kind).alias(column.name))
+        elif column.type == ID:
+            texts.append(_named(rows[column.name], strings))
+        elif column.type == SIZE:
+            texts.append(_size(rows[column.name]))
+    return rows.with_columns(*texts, *others)
+
+
+def read_strings(file: Path) -> pl.DataFrame:
+    """The texts of StringIds, as `decoded` wants them."""
+    query = "SELECT CAST(id AS INTEGER) AS id, CAST(CAST(value AS TEXT) AS BLOB) AS value"
+    parts = [
+        pl.DataFrame(pl.from_arrow(batch))
+        for batch in batches(file, f"{query} FROM StringIds WHERE value <> ''")
+    ]
+    if not parts:
+        return NO_STRINGS
+    found = pl.concat(parts)
+    return found.with_columns(_text(found["value"])).unique("id", keep="first")
+
+
+def _named(ids: pl.Series, strings: pl.DataFrame) -> pl.Series:
+    known = strings.filter(pl.col("id").is_in(ids.unique().implode()))
+    return _replaced(ids, known["id"], known["value"])
+
+
+def _size(packed: pl.Series) -> pl.Series:
+    """Three numbers in one as the text 'x,y,z'."""
+    sizes = packed.unique().drop_nulls()
+    axes = [sizes // 2**32, sizes // 2**16 % 2**16, sizes % 2**16]
+    texts = pl.select(pl.concat_str(axes, separator=",")).to_series()
+    return _replaced(packed, sizes, texts)
+
+
+def _replaced(numbers: pl.Series, old: pl.Series, new: pl.Series) -> pl.Series:
+    return numbers.replace_strict(old, new, default=None, return_dtype=pl.String)
 
 
 def _text(data: pl.Series) -> pl.Series:
@@ -58,13 +106,13 @@ def _text(data: pl.Series) -> pl.Series:
 class RowWriter:
     """Numbers and checks rows, then gives them to the sink."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    def __init__(self, sink: Sink, domains: dict[str, str]) -> None:
+        """`domains` are NVTX domains by number and process."""
+        self._sink, self._domains = sink, domains
         self._next_id = {"gpu_op": 0, "cpu_op": 0}
 
-    def write(self, target: str, batch: Any, domains: dict[str, str]) -> int:
-        """Write a batch; `domains` are NVTX domains by number and process. Returns its size."""
-        rows = decoded(batch)
+    def write(self, target: str, rows: pl.DataFrame) -> int:
+        """Write decoded rows to a table; returns how many they were."""
         n = rows.height
         self._sink.count_elements(n)
         rows = (
@@ -72,9 +120,16 @@ class RowWriter:
             if target in _NEEDED
             else self._operations(rows, target)
         )
+        if "is_driver" in rows.columns:
+            kind = (
+                pl.when(pl.col("is_driver") == 1)
+                .then(pl.lit("driver"))
+                .otherwise(pl.lit("runtime"))
+            )
+            rows = rows.with_columns(kind.alias("kind")).drop("is_driver")
         if "domain" in rows.columns:
             named = pl.col("domain").replace_strict(
-                domains, default=None, return_dtype=pl.String
+                self._domains, default=None, return_dtype=pl.String
             )
             rows = rows.with_columns(named)
         if n > rows.height:

@@ -27,7 +27,8 @@ _THREAD_STATE = (
     " WHEN 4 THEN 'stopped' WHEN 5 THEN 'terminated' WHEN 6 THEN 'unscheduled' WHEN 7 THEN 'waiting' END"
 )
 _HOST_MEMORY = "(0, 1)"  # pageable, pinned
-_INT, _TEXT = "INTEGER", "BLOB"  # text travels as bytes: not all of it is UTF-8
+INTEGER, TEXT = "integer", "text"
+ID, SIZE, FIXED = "id", "size", "fixed"  # numbers that stand for texts, see nsys_sqlite_rows
 
 
 class Column(NamedTuple):
@@ -35,7 +36,9 @@ class Column(NamedTuple):
 
     Attributes:
         name: Column of the case.
-        type: What SQLite is asked for.
+        type: 'integer'; 'text'; 'id' of a text in StringIds; 'size', three numbers in one; 'fixed',
+            a text that is the same for all rows. To ask SQLite for a text in each row costs more
+            than to read the row.
         choices: Columns needed and the expression over them; the first that can be had is taken.
     """
 
@@ -61,8 +64,10 @@ class Selection:
     where: tuple[str, str] | None = None
 
     def query(self, table: str, have: set[str], base_ns: int, strings: bool) -> str:
-        """The SELECT over the columns that `table` has."""
-        parts = [f"{_expression(c, have, strings)} AS {c.name}" for c in self.columns]
+        """The SELECT over the columns that `table` has, and over the first of ours."""
+        there = [c for c in self.columns if c is self.columns[0] or _choice(c, have)]
+        asked = [c for c in there if c.type != FIXED]
+        parts = [f"{_expression(c, have, strings)} AS {c.name}" for c in asked]
         text = f'SELECT {", ".join(parts)} FROM "{table}" AS t'
         if self.where and self.where[0] in have:
             text += f" WHERE {self.where[1]}"
@@ -82,65 +87,67 @@ def _choice(column: Column, have: set[str]) -> str | None:
 
 def _expression(column: Column, have: set[str], strings: bool) -> str:
     chosen = _choice(column, have) or "NULL"
-    if not strings and "StringIds" in chosen:
+    if not strings and (column.type == ID or "StringIds" in chosen):
         chosen = "NULL"
-    if column.type == _TEXT:  # ADBC takes a column's type from its first rows, NULL or not
+    if column.type == TEXT:  # as bytes: not all of it is UTF-8
+        # ADBC takes a column's type from its first rows, NULL or not.
         return f"coalesce(CAST(CAST({chosen} AS TEXT) AS BLOB), x'')"
     return f"CAST({chosen} AS INTEGER)"
 
 
 def _int(name: str, source: str, *others: str) -> Column:
-    return Column(name, _INT, tuple(((s,), f't."{s}"') for s in (source, *others)))
+    return Column(name, INTEGER, tuple(((s,), f't."{s}"') for s in (source, *others)))
 
 
 def _string(*sources: str) -> Column:
     """The name behind the first of these ids."""
-    look_up = '(SELECT value FROM StringIds WHERE id = t."{0}")'
-    return Column("name", _TEXT, tuple(((s,), look_up.format(s)) for s in sources))
+    return Column("name", ID, tuple(((s,), f't."{s}"') for s in sources))
 
 
 def _fixed(name: str, text: str) -> Column:
-    return Column(name, _TEXT, (((), f"'{text}'"),))
+    return Column(name, FIXED, (((), text),))
 
 
 def _size(name: str, letter: str) -> Column:
-    axes = tuple(f"{letter}{axis}" for axis in "XYZ")
-    return Column(name, _TEXT, ((axes, " || ',' || ".join(f"t.{a}" for a in axes)),))
+    """Three numbers in one, 31, 16 and 16 bits, which is what CUDA has for them; NULL beyond."""
+    x, y, z = (f"t.{letter}{axis}" for axis in "XYZ")
+    fits = f"({y} | {z}) >> 16 = 0 AND {x} >> 31 = 0"
+    packed = f"CASE WHEN {fits} THEN ({x} << 32) | ({y} << 16) | {z} END"
+    return Column(name, SIZE, (((f"{letter}X", f"{letter}Y", f"{letter}Z"), packed),))
 
 
-_START = Column("start_ns", _INT, ((("start",), "t.start + :base"),))
-_DURATION = Column("dur_ns", _INT, ((("start", "end"), 't."end" - t.start'),))
+_START = Column("start_ns", INTEGER, ((("start",), "t.start + :base"),))
+_DURATION = Column("dur_ns", INTEGER, ((("start", "end"), 't."end" - t.start'),))
 _GPU = (
     _START, _DURATION, _int("device", "deviceId"), _int("context", "contextId"),
     _int("stream", "streamId"), _int("correlation", "correlationId"),
-    Column("pid", _INT, ((("globalPid",), PID.format("t.globalPid")),)),
+    Column("pid", INTEGER, ((("globalPid",), PID.format("t.globalPid")),)),
 )  # fmt: skip
 _THREAD = (
     _START, _DURATION,
-    Column("pid", _INT, ((("globalTid",), PID.format("t.globalTid")),)),
-    Column("tid", _INT, ((("globalTid",), TID.format("t.globalTid")),)),
+    Column("pid", INTEGER, ((("globalTid",), PID.format("t.globalTid")),)),
+    Column("tid", INTEGER, ((("globalTid",), TID.format("t.globalTid")),)),
 )  # fmt: skip
 _PROCESS_OF_THREAD = _THREAD[2:]
-_TIME = Column("ts_ns", _INT, _START.choices)
-_GRAPH_NODE = Column("graph_node_id", _INT, ((("graphNodeId",), "nullif(t.graphNodeId, 0)"),))
-_API_KIND = Column("kind", _TEXT, (
-    (("eventClass",), "CASE t.eventClass WHEN 1 THEN 'driver' ELSE 'runtime' END"),
-    ((), "'runtime'"),
-))  # fmt: skip
+_TIME = Column("ts_ns", INTEGER, _START.choices)
+_GRAPH_NODE = Column(
+    "graph_node_id", INTEGER, ((("graphNodeId",), "nullif(t.graphNodeId, 0)"),)
+)
+_IS_DRIVER = Column("is_driver", INTEGER, ((("eventClass",), "t.eventClass = 1"),))
 
 SELECTIONS = (
     Selection(CUDA + "KERNEL", "gpu_op", (
         *_GPU, _fixed("kind", "kernel"), _string("demangledName", "shortName", "mangledName"),
         _size("grid", "grid"), _size("block", "block"), _int("registers", "registersPerThread"),
-        Column("shared_bytes", _INT, (
+        Column("shared_bytes", INTEGER, (
             (("staticSharedMemory", "dynamicSharedMemory"), "t.staticSharedMemory + t.dynamicSharedMemory"),
         )),
-        Column("graph_id", _INT, ((("graphId",), "nullif(t.graphId, 0)"),)), _GRAPH_NODE,
+        Column("graph_id", INTEGER, ((("graphId",), "nullif(t.graphId, 0)"),)), _GRAPH_NODE,
     )),
     Selection(CUDA + "MEMCPY", "gpu_op", (
         *_GPU, _fixed("kind", "memcpy"), _int("bytes", "bytes"),
-        Column("name", _TEXT, ((("copyKind",), f"'[CUDA memcpy ' || {_COPY_KIND} || ']'"), ((), "'[CUDA memcpy]'"))),
-        Column("copy_kind", _TEXT, ((("copyKind",), _COPY_KIND),)), _GRAPH_NODE,
+        Column("name", TEXT, ((("copyKind",), f"'[CUDA memcpy ' || {_COPY_KIND} || ']'"), ((), "'[CUDA memcpy]'"))),
+        Column("copy_kind", TEXT, ((("copyKind",), _COPY_KIND),)), _GRAPH_NODE,
     )),
     Selection(CUDA + "MEMSET", "gpu_op", (
         *_GPU, _fixed("kind", "memset"), _fixed("name", "[CUDA memset]"), _int("bytes", "bytes"),
@@ -148,30 +155,30 @@ SELECTIONS = (
     )),
     Selection(CUDA + "GRAPH_TRACE", "gpu_op", (
         *_GPU, _fixed("kind", "kernel"),
-        Column("name", _TEXT, ((("graphId",), "'[CUDA graph ' || t.graphId || ']'"), ((), "'[CUDA graph]'"))),
+        Column("name", TEXT, ((("graphId",), "'[CUDA graph ' || t.graphId || ']'"), ((), "'[CUDA graph]'"))),
         _int("graph_id", "graphId"),
     )),
     Selection(CUDA + "RUNTIME", "cpu_op", (
-        *_THREAD, _API_KIND, _string("nameId"), _int("correlation", "correlationId"),
+        *_THREAD, _IS_DRIVER, _string("nameId"), _int("correlation", "correlationId"),
     )),
     Selection(CUDA + "SYNCHRONIZATION", "cpu_op", (
-        _START, _DURATION, Column("pid", _INT, ((("globalPid",), PID.format("t.globalPid")),)),
-        _fixed("kind", "sync"), Column("name", _TEXT, ((("syncType",), _SYNC), ((), "'Sync'"))),
+        _START, _DURATION, Column("pid", INTEGER, ((("globalPid",), PID.format("t.globalPid")),)),
+        _fixed("kind", "sync"), Column("name", TEXT, ((("syncType",), _SYNC), ((), "'Sync'"))),
         _int("correlation", "correlationId"),
     )),
     Selection("NVTX_EVENTS", "cpu_op", (
         _START,
-        Column("dur_ns", _INT, (
+        Column("dur_ns", INTEGER, (
             (("start", "end", "eventType"), "CASE WHEN t.eventType = 34 THEN 0 ELSE t.\"end\" - t.start END"),
             (("start", "end"), 't."end" - t.start'),
         )),
         *_PROCESS_OF_THREAD, _fixed("kind", "nvtx"),
-        Column("name", _TEXT, (
+        Column("name", TEXT, (
             (("text", "textId"), "coalesce(t.text, (SELECT value FROM StringIds WHERE id = t.textId))"),
             (("text",), "t.text"),
             (("textId",), "(SELECT value FROM StringIds WHERE id = t.textId)"),
         )),
-        Column("domain", _TEXT, ((("domainId", "globalTid"), "t.domainId || ' ' || (t.globalTid >> 24)"),)),
+        Column("domain", TEXT, ((("domainId", "globalTid"), "t.domainId || ' ' || (t.globalTid >> 24)"),)),
     ), ("eventType", "t.eventType IN (34, 59, 60, 70, 71)")),
     Selection("OSRT_API", "cpu_op", (
         *_THREAD, _fixed("kind", "osrt"), _string("nameId"),
@@ -180,11 +187,11 @@ SELECTIONS = (
     Selection(CUDA + "OVERHEAD", "cpu_op", (*_THREAD, _fixed("kind", "overhead"), _string("nameId"))),
     Selection("CUDA_GPU_MEMORY_USAGE_EVENTS", "memory_event", (
         _TIME,
-        Column("device", _INT, (
+        Column("device", INTEGER, (
             (("deviceId", "memKind"), f"CASE WHEN t.memKind IN {_HOST_MEMORY} THEN -1 ELSE t.deviceId END"),
             (("deviceId",), "t.deviceId"),
         )),
-        Column("delta_bytes", _INT, ((("bytes", "memoryOperationType"),
+        Column("delta_bytes", INTEGER, ((("bytes", "memoryOperationType"),
             "CASE t.memoryOperationType WHEN 0 THEN t.bytes WHEN 1 THEN -t.bytes END"),)),
         _int("address", "address"),
     )),
@@ -194,22 +201,22 @@ SELECTIONS = (
     )) for table in ("CUDA_GRAPH_NODE_EVENTS", "CUDA_GRAPH_EVENTS")),  # of 2024 and later, and before
     Selection("SCHED_EVENTS", "sched_event", (
         _TIME, *_PROCESS_OF_THREAD, _int("cpu", "cpu"),
-        Column("is_in", _INT, ((("isSchedIn",), "t.isSchedIn <> 0"),)),
-        Column("state", _TEXT, ((("isSchedIn", "threadState"), f"CASE WHEN t.isSchedIn = 0 THEN {_THREAD_STATE} END"),)),
+        Column("is_in", INTEGER, ((("isSchedIn",), "t.isSchedIn <> 0"),)),
+        Column("state", TEXT, ((("isSchedIn", "threadState"), f"CASE WHEN t.isSchedIn = 0 THEN {_THREAD_STATE} END"),)),
     )),
 )  # fmt: skip
 
 NAMES = (  # what is read, and the columns of which one row is kept
     (Selection("TARGET_INFO_GPU", "device", (
-        _int("number", "id"), Column("name", _TEXT, ((("name",), "t.name"),)),
+        _int("number", "id"), Column("name", TEXT, ((("name",), "t.name"),)),
         _int("memory_bytes", "totalMemory"), _int("sm_count", "smCount"),
         _int("memory_bandwidth", "memoryBandwidth"),
-        Column("compute_capability", _TEXT, (
+        Column("compute_capability", TEXT, (
             (("computeMajor", "computeMinor"), "t.computeMajor || '.' || t.computeMinor"),
         )),
     )), ("number",)),
     (Selection("PROCESSES", "process", (
-        _int("pid", "pid"), Column("name", _TEXT, ((("name",), "t.name"),)),
+        _int("pid", "pid"), Column("name", TEXT, ((("name",), "t.name"),)),
     )), ("pid",)),
     (Selection("ThreadNames", "thread", (
         *_PROCESS_OF_THREAD, _string("nameId"), _int("priority", "priority"),
