@@ -18,6 +18,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from rca import scratch
+from rca.models.device import settle
 from rca.models.engine import Engine
 from rca.models.worker import TorchWorker
 
@@ -35,6 +36,7 @@ def record(engine: Engine, worker: TorchWorker, folder: Path, steps: int) -> Pat
         at_ns = engine.now_ns
         with _quiet(), _profiler() as seen:
             _run(engine, steps)
+            settle(worker.made.device)  # what still runs on the device belongs to these steps
     finally:
         worker.annotate = None
         worker.pace = None

@@ -24,6 +24,7 @@ from rca.models.decoder import (
     StepInput,
     feed_forward,
 )
+from rca.models.device import pick, settle
 from rca.models.engine import StepResult
 from rca.models.frontend import Frontend
 from rca.models.gateway import Request
@@ -36,7 +37,7 @@ from rca.models.process import (
 )
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import MS, Plan
-from rca.models.step_input import step_input
+from rca.models.step_input import step_input, step_name
 from rca.models.twin import TwinWorker
 from rca.models.workload import VOCABULARY, Arrival
 
@@ -108,10 +109,9 @@ class Runtime:
 
     def clock_ns(self) -> int:
         """CPU time of this thread; on CUDA the wall clock, when the device is done."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-            return time.perf_counter_ns()
-        return time.thread_time_ns()
+        settle(self.device)
+        is_cuda = self.device.type == "cuda"
+        return time.perf_counter_ns() if is_cuda else time.thread_time_ns()
 
 
 @contextmanager
@@ -122,7 +122,7 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
     # Collections shall visit what a run makes, not the whole interpreter.
     gc.collect()
     gc.freeze()
-    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = pick()
     try:
         made = Runtime(Decoder(config or DecoderConfig(), seed).to(device).eval(), device)
         made.calibrate()
@@ -232,6 +232,7 @@ class TorchWorker:
         """A step by the wall clock: one thread's CPU time does not see it wait for others."""
         wall, cpu, switches = time.perf_counter_ns(), time.process_time_ns(), context_switches()
         sampled = self.compute(batch)
+        settle(self.made.device)
         cpu, wall = time.process_time_ns() - cpu, time.perf_counter_ns() - wall
         scale = self.made.scale
         lasts_ns, cpu_ns = round(wall * scale), round(cpu * scale)
@@ -242,7 +243,7 @@ class TorchWorker:
         """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
         self._take_model()
         sampling = [piece.request for piece in batch.slices if piece.samples]
-        with self.annotate(_name(batch)) if self.annotate else nullcontext():
+        with self.annotate(step_name(batch)) if self.annotate else nullcontext():
             logits = self.made.model(self.inputs(batch))
         sampled: list[int] = []
         if sampling:
@@ -390,10 +391,3 @@ class TorchWorker:
 
 def _whole(rate: float, index: int) -> int:
     return int((index + 1) * rate) - int(index * rate)
-
-
-def _name(batch: Batch) -> str:
-    prefills, decodes = batch.prefills, batch.decodes
-    context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
-    generation = f"generation_{len(decodes)}({len(decodes)})"
-    return f"execute_{context}_{generation}"

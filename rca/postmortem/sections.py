@@ -175,6 +175,13 @@ def _heat(answer: Answer) -> Iterator[Section]:
     )  # fmt: skip
 
 
+_INDICATORS_READ = (
+    "Figures that others watch. Healthy and Incident are worked out here; Out of bounds says whether the incident's value "
+    "passes the figure's limit, and is empty where it has none. The last two columns say what the formula in common use "
+    "gives for the incident, and why it is not relied on."
+)
+
+
 def _indicators(answer: Answer) -> Iterator[Section]:
     shown = [i for i in answer.findings.indicators if i.name != "queue_model_ratio"]
     rows = [
@@ -187,8 +194,10 @@ def _indicators(answer: Answer) -> Iterator[Section]:
     ]  # fmt: skip
     if rows:
         yield Section(
-            "Indicators", [i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged],
-            ("Figure", "Healthy", "Incident", "Out of bounds", "As commonly given", "How, and why not"), rows, "SELECT * FROM indicator",
+            "Indicators",
+            [_INDICATORS_READ, *(i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged)],
+            ("Figure", "Healthy", "Incident", "Out of bounds", "By the usual formula", "That formula, and its flaw"),
+            rows, "SELECT * FROM indicator",
         )  # fmt: skip
 
 
