@@ -25,6 +25,7 @@ from rca.models.figures import log_ratios
 from rca.models.own_fix import parse, remedy
 from rca.models.ranking import is_still, rank
 from rca.models.scheduler import Batch
+from rca.models.screening import Screening
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TwinWorker
@@ -220,8 +221,6 @@ def test_a_noisy_machine_does_not_change_the_status(machine: Callable[..., None]
 @pytest.mark.timeout(3600)
 def test_equal_services_validate_nothing_in_200_trials(machine: Callable[..., None]) -> None:
     """Each pair claims what it looks most like, on a machine that would show the fault."""
-    from rca.models.screening import Screening
-
     screening = Screening(Plan())
     for fault in FAULTS.values():
         if fault.reproducible and fault.cause != "healthy":
@@ -257,6 +256,21 @@ def test_torch_is_not_started_when_its_start_alone_would_break_the_budget(
     found = run("kv_pool_too_small", observed=_observed("kv_pool_too_small"), budget_s=60.0)
     assert found.status == "inconclusive"
     assert "before torch could start" in found.reason
+
+
+def test_when_the_budget_is_gone_the_twin_ends_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is cheap still refutes; runs that only say how far equal services differ are left out."""
+
+    def more(*_: object) -> float:
+        raise AssertionError("the twin was run again")
+
+    monkeypatch.setattr(Screening, "noise", more)
+    late = time.monotonic() - 100.0
+    observed = _observed("kv_pool_too_small")
+    found = run("kv_pool_too_small", observed=observed, budget_s=60.0, began=late)
+    assert (found.status, found.pairs) == ("inconclusive", 0)
+    assert "before torch could start" in found.reason
+    _refused(run("overload", observed=observed, budget_s=60.0, began=late))
 
 
 @pytest.mark.slow

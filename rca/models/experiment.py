@@ -243,6 +243,8 @@ class _Trial:
 
     def _undecided(self, screening: Screening) -> Verdict | None:
         """Why the twin's figures are no ground to go on; None when they are."""
+        if self.budget.left_s() <= 0:
+            return None  # no more runs: that is said next
         if calm := screening.calm(self.fault, self.observed):
             return Verdict("inconclusive", calm_text(calm))
         if self.untried:
