@@ -1,7 +1,7 @@
 """A program that speaks as `vllm serve` does: one slot for each --max-num-seqs, words at a fixed pace.
 
 Like the real one it has a child in its process group, exports a span when an answer ends, and
-writes a trace when its profiler stops. FAKE_VLLM makes it fail: 'dies' or 'silent'.
+writes a trace when its profiler stops. FAKE_VLLM makes it fail: 'dies', 'silent' or 'busy'.
 """
 
 from __future__ import annotations
@@ -83,6 +83,10 @@ class Engine:
         path.write_bytes(gzip.compress(json.dumps(trace).encode()))
 
 
+def _profiler_status(path: str) -> int:
+    return 503 if path == "/start_profile" and os.environ.get("FAKE_VLLM") == "busy" else 200
+
+
 def handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -98,7 +102,7 @@ def handler(engine: Engine) -> type[BaseHTTPRequestHandler]:
                 return
             if self.path == "/stop_profile":
                 engine.write_profile()
-            self._answer(b"")
+            self._answer(b"", _profiler_status(self.path))
 
         def _complete(self, asked: dict[str, int], begin_ns: int) -> None:
             engine.move(1, 0)

@@ -190,6 +190,20 @@ def test_an_engine_that_does_not_start(
     assert not (tmp_path / "b").exists()
 
 
+def test_an_engine_too_busy_for_its_profiler_is_recorded_without(
+    program: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    out = record(
+        "context_inflation", tmp_path / "b", program=program, lengths=SHORT, pauses=NO_PAUSES,
+        healthy=_service(tmp_path, FAKE_VLLM="busy"), progress=said.append,
+    )  # fmt: skip
+    assert [line for line in said if line.startswith("no profile: vLLM answers /start_profile")]
+    assert list(out.rglob("*.pt.trace.json.gz")) == []
+    assert (out / "incident" / "metrics.json.gz").exists()
+    assert (out / "truth.toml").exists()
+
+
 def test_what_cannot_be_recorded(program: Path, tmp_path: Path) -> None:
     with pytest.raises(CauseError, match="not given collective_straggler; one of: healthy, kv"):
         record("collective_straggler", tmp_path / "b", program=program)
