@@ -268,7 +268,8 @@ class _Recorder:
         is_fault = self.faulty != self.healthy and self.fault.cause_class != ""
         start_ns = fault_ns
         if self.fault.growth:
-            start_ns = first_slow_ns(seen.finished, fault_ns, until_ns)
+            # A burst on the way is not yet what grows.
+            start_ns = first_slow_ns(seen.finished, fault_ns, until_ns, lasts_s=20)
         end_ns = until_ns
         if self.fault.recovers:
             end_ns = last_slow_ns(seen.finished, fault_ns, until_ns)

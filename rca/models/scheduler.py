@@ -281,7 +281,7 @@ class Scheduler:
     def _hold_back(self) -> None:
         """Keep blocks of a finished request for good, as a leaking build does."""
         self._held_debt += self.build.held_blocks_per_request
-        room = self.pool.n_free - self.pool.n_blocks // 8
+        room = self.pool.n_free - self.pool.n_blocks // 6  # the longest request fits
         count = min(int(self._held_debt), room)
         if count > 0:
             self._held_debt -= count

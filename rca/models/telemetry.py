@@ -67,11 +67,12 @@ class Telemetry:
         write_yaml(plan, folder / "config" / "llm-engine.yaml")
 
 
-def first_slow_ns(done: list[Request], fault_ns: int, until_ns: int) -> int:
-    """When requests became slow: the first ten seconds a third slower than the lead-in."""
-    lead_in = _mean_e2e(done, 0, fault_ns)
+def first_slow_ns(done: list[Request], fault_ns: int, until_ns: int, lasts_s: int = 10) -> int:
+    """When requests became slow: a third slower than the lead-in, in each ten seconds of the next `lasts_s`."""
+    limit = 1.33 * _mean_e2e(done, 0, fault_ns)
     for begin_ns in range(fault_ns, until_ns, 5 * SECOND):
-        if _mean_e2e(done, begin_ns, begin_ns + 10 * SECOND) > 1.33 * lead_in:
+        begins = range(begin_ns, begin_ns + (lasts_s - 5) * SECOND, 5 * SECOND)
+        if all(_mean_e2e(done, at_ns, at_ns + 10 * SECOND) > limit for at_ns in begins):
             return begin_ns
     return fault_ns
 

@@ -48,8 +48,12 @@ _MOVED = 0.6
 """A symptom that reaches this part of the strongest one's deviation helps to place the window."""
 _BASELINE_SHARE = 0.5
 _LEAST_SHARE = 0.04
-_DROP = 3.84
-"""Twice the log likelihood ratio at which an end of the window is contradicted (95 %)."""
+_DROP = 5.5
+"""Twice the log likelihood ratio at which an end of the window is contradicted.
+
+The bins of a service resemble each other: with the 95 % point of independent ones (3.84) the told
+interval held the true start in 0.85 of bundles, with this in more than 0.9.
+"""
 _PAUSE_BINS, _PAUSE_GAPS = 6, 4
 """Nothing recorded for so many bins, and for so many times the usual gap, is a pause of the recording."""
 _NOT_SCANNED = ("slow_requests",)
@@ -282,6 +286,13 @@ def _gain(one: Track, allowed: _Mask) -> Values:
     return found
 
 
+def _box(moved: Sequence[Track], allowed: _Mask) -> tuple[Values, int, int]:
+    """The gain of each stretch, mean of the tracks, and the bins [a, b) of the largest."""
+    gain: Values = np.sum([_gain(t, allowed) for t in moved], axis=0) / len(moved)
+    a, b = (int(x) for x in np.unravel_index(int(np.argmax(gain)), gain.shape))
+    return gain, a, b
+
+
 def _strongest(
     tracks: Sequence[Track], on: Grid, least: int, marks: Sequence[int]
 ) -> Found | None:
@@ -293,8 +304,8 @@ def _strongest(
     if not best > 0:
         return None
     moved = [t for t, p in zip(tracks, peaks, strict=True) if p >= _MOVED * best]
-    gain = np.sum([_gain(t, allowed) for t in moved], axis=0) / len(moved)
-    a, b = (int(x) for x in np.unravel_index(int(np.argmax(gain)), gain.shape))
+    _, a, b = _box(moved, allowed)
+    gain, a, b = _box([t.beside(a, b - 1) for t in moved], allowed)
     pauses = _pauses(np.sum([t.weight for t in tracks], axis=0) > 0)
     a, b = _without_pauses(a, b, pauses)
     starts = np.flatnonzero(gain[:, b] >= gain[a, b] - _DROP)

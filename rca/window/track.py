@@ -9,7 +9,7 @@ correlation; long-run variance with Bartlett's weights) and shrunk towards what 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ MIN_POINTS = 6
 _CUT = 1.8
 """Normal scores beyond count as this."""
 _LEAST_VARIANCE = 0.05
-_LEAST_DEVIATION = 0.02
-"""Of a share, in its unit."""
+_LEAST_DEVIATION = 2.0
+"""Of a share, as a multiple of what it strays by at any level."""
 _LEAST_ERRORS = 0.005
 """Share of errors that any service has."""
 _USUAL_LIKENESS, _LIKENESS_BINS = 0.3, 10
@@ -68,11 +68,20 @@ class Track:
     tau: float
     healthy: float
 
+    def beside(self, first: int, last: int) -> Track:
+        """The same, its variance at least what is left when bins first to last have a level of their own.
+
+        A stall now and then is calm while all is well: how far an incident's own bins differ from
+        each other is seen in the incident only.
+        """
+        left = _flat(self.weight, self.excess, first, last + 1)
+        return replace(self, tau=max(self.tau, float((left**2).sum() / self.weight.sum())))
+
     def without(self, first: int, last: int) -> Track:
         """The same with bins first to last taken out."""
         weight, excess = self.weight.copy(), self.excess.copy()
         weight[first : last + 1] = excess[first : last + 1] = 0.0
-        return Track(self.signal, weight, excess, self.tau, self.healthy)
+        return replace(self, weight=weight, excess=excess)
 
 
 def grid(signals: Sequence[Signal], most_bins: int) -> Grid:
@@ -123,7 +132,7 @@ class _Scoring:
         self.cut = np.inf if role == "error_share" else _CUT
         self.ordered = np.sort(reference)
         self.mean, deviation = float(reference.mean()), float(reference.std())
-        least = _LEAST_DEVIATION
+        least = _LEAST_DEVIATION * (known.least if known else 0.0)
         if role == "error_share":
             least = float(np.sqrt(_LEAST_ERRORS))
         self.deviation = max(deviation, least)
@@ -185,7 +194,13 @@ def _without_best_step(weight: Values, excess: Values) -> Values:
         gap = total / inside - (s[-1] - total) / outside
         gain = np.where((inside > 0) & (outside > 0), gap**2 * inside * outside, -1.0)
     a, b = np.unravel_index(int(np.argmax(gain)), gain.shape)
-    level = np.full(len(weight), (s[-1] - total[a, b]) / max(outside[a, b], 1e-9))
-    level[a:b] = total[a, b] / max(inside[a, b], 1e-9)
+    return _flat(weight, excess, int(a), int(b))
+
+
+def _flat(weight: Values, excess: Values, a: int, b: int) -> Values:
+    """The excess when bins [a, b) and the others are each brought to their own mean."""
+    inside, total = weight[a:b].sum(), excess[a:b].sum()
+    level = np.full(len(weight), (excess.sum() - total) / max(weight.sum() - inside, 1e-9))
+    level[a:b] = total / max(inside, 1e-9)
     left: Values = excess - weight * level
     return left
