@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any, Self
 import duckdb
 import polars as pl
 
+from rca import scratch
 from rca.case_file import connect, keep_empty, kept_empty, remove, stop_if_used
 from rca.durable import whole
 from rca.errors import CaseError, QueryError
@@ -45,7 +46,6 @@ _RESULTS = frozenset(
 )  # fmt: skip
 _FOUND_OUT = ("series_role", "trace_home", "host_clock")
 """Tables that are made from what parsers filled."""
-"""The file of an empty case, once there was one."""
 _SERIES_TABLES = {"series": "id", "sample": "series_id", "histogram_sample": "series_id"}
 
 
@@ -92,7 +92,10 @@ class Case:
         """
         if path is None:
             case = cls(connect(None, read_only=False), None)
-            case._fill(_statements())
+            statements = _statements()
+            kept = kept_empty(statements)
+            if kept is None or not case._copy(kept):
+                case._fill(statements)
             return case
         path.parent.mkdir(parents=True, exist_ok=True)
         stop_if_used(path)
@@ -104,20 +107,20 @@ class Case:
         return cls(connect(path, read_only=False), path)
 
     @classmethod
-    def _empty(cls, scratch: Path) -> bytes:
-        """The file of a case with empty tables; made at `scratch` where it was not kept."""
+    def _empty(cls, at: Path) -> bytes:
+        """The file of a case with empty tables; made at `at` where it was not kept."""
         statements = _statements()
         kept = kept_empty(statements)
         if kept is not None:
             return kept
-        stop_if_used(scratch)
-        remove(scratch)
-        with cls(connect(scratch, read_only=False), scratch) as case:
+        stop_if_used(at)
+        remove(at)
+        with cls(connect(at, read_only=False), at) as case:
             case._fill(statements)
             # closing would do it too, but be silent where the disk is full
             case.rows("CHECKPOINT")
-        made = scratch.read_bytes()
-        remove(scratch)
+        made = at.read_bytes()
+        remove(at)
         keep_empty(statements, made)
         return made
 
@@ -125,6 +128,15 @@ class Case:
         with self.transaction():
             for text in statements:
                 self._con.execute(text)
+
+    def _copy(self, content: bytes) -> bool:
+        """Take over the tables and views of a case file; False where there is no room for it to lie."""
+        with suppress(OSError), scratch.folder() as folder:
+            (folder / "empty.duckdb").write_bytes(content)
+            self._con.execute(f"ATTACH '{folder}/empty.duckdb' AS empty (READ_ONLY)")
+            self._con.execute("COPY FROM DATABASE empty TO memory; DETACH empty")
+            return True
+        return False
 
     @classmethod
     def open(cls, path: Path, *, read_only: bool = False) -> Self:

@@ -88,3 +88,22 @@ def test_nothing_need_be_kept(
     made = catalog(tmp_path / "case.duckdb")
     forget()
     assert catalog(tmp_path / "case.duckdb") == made
+
+
+def test_one_in_memory_is_as_one_in_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But for the order of columns in EXCLUDE and REPLACE, which DuckDB keeps as sets."""
+    count = f"SELECT kind, length(sql) FROM ({CATALOG}) ORDER BY ALL"
+    with Case.create() as case:
+        made = case.rows(count)
+    with Case.create(tmp_path / "case.duckdb") as case:
+        assert case.rows(count) == made
+    with monkeypatch.context() as patch:
+        patch.setattr(Case, "_fill", None)
+        with Case.create() as case:
+            assert case.rows(count) == made
+            case.execute("INSERT INTO provenance VALUES ('seed', '1')")
+    monkeypatch.setattr("rca.scratch.folder", (tmp_path / "none").open)
+    with Case.create() as case:
+        assert case.rows(count) == made
