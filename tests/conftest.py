@@ -7,12 +7,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from llm_server import Server, serving, use
 
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
 from rca.ingest import ingest
 
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")  # no test is about how long it takes
 os.environ["RCA_RAISE"] = "1"  # a fault of a reader is to be seen, here and in child processes
 
 

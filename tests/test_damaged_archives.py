@@ -142,7 +142,7 @@ _ARCHIVES = [zipped("a.jsonl", "b.jsonl", method=m) for m in METHODS]
 _ARCHIVES += [pack(tarred("a.jsonl", "x" * 200)) for pack in PACKERS]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(_ARCHIVES), st.data())
 def test_no_damage_stops_the_run(
     tmp_path_factory: pytest.TempPathFactory, whole: bytes, data: st.DataObject

@@ -154,7 +154,7 @@ def test_parts_along_the_critical_path() -> None:
     ]  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(-1, 6), st.integers(0, 90), st.integers(0, 60)), max_size=12)
 )
@@ -217,7 +217,7 @@ def test_shapley_values_add_up_and_know_a_bystander() -> None:
     assert shapley(every) == pytest.approx((12, 2, 0))
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(1, 60), st.integers(1, 60), st.data())
 def test_fisher_agrees_with_scipy(n: int, m: int, data: st.DataObject) -> None:
     a, b = data.draw(st.integers(0, n)), data.draw(st.integers(0, m))

@@ -59,7 +59,7 @@ def test_idle_time_has_its_cause() -> None:
     )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(
     st.lists(
         st.tuples(st.integers(0, 900), st.integers(0, 60), st.integers(-40, 60)),

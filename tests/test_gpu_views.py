@@ -210,7 +210,7 @@ def brute(intervals: list[tuple[int, int]]) -> set[int]:
 def test_unions_equal_a_brute_force() -> None:
     case = build([])
 
-    @settings(max_examples=30, deadline=None)
+    @settings(max_examples=30)
     @given(
         st.lists(
             st.tuples(

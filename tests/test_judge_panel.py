@@ -315,7 +315,6 @@ def hostile() -> Iterator[tuple[Case, Server]]:
 @given(replies=st.lists(REPLIES, min_size=1, max_size=2))
 @settings(
     max_examples=25,
-    deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_no_reply_raises_the_confidence_or_touches_a_fix(

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rca.parsers import recognise
@@ -124,7 +124,7 @@ def _expected(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-_quiet = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_quiet = settings(max_examples=100)
 
 
 @_quiet
