@@ -5,21 +5,25 @@
 Makes CHANGED bundles of faults that a rollout of the engine brought (class code-regression or
 config) and OTHERS of faults that no rollback mends, red herrings and healthy services, all with
 three unrelated changes around them; analyses each without the experiment, and prints the counts.
-OUT/outcomes.jsonl keeps one line a bundle: what is there is not made again.
+OUT/outcomes.jsonl keeps one line a bundle: what is there is not made again. One process a core
+works on them.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import re
 import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+from rca import fixes
 from rca.evaluate.scores import wilson
 from rca.fixes import ROLLBACK_CLASSES
 from rca.models.faults import FAULTS
@@ -44,13 +48,18 @@ def main(arguments: list[str]) -> int:
     told = out / "outcomes.jsonl"
     lines = told.read_text().splitlines() if told.is_file() else []
     known = {r["bundle"]: r for r in map(json.loads, lines)}
-    with told.open("a", encoding="utf-8") as file:
-        for by_change, cause, number, dose in wanted:
-            name = f"{cause}-{number}"
-            if name not in known:
-                known[name] = _outcome(out / name, by_change, cause, number, dose)
-                file.write(json.dumps(known[name]) + "\n")
-                file.flush()
+    new = [task for task in wanted if f"{task[1]}-{task[2]}" not in known]
+    # A forked child would inherit the locks of threads that it does not have.
+    fresh = multiprocessing.get_context("spawn")
+    with (
+        told.open("a", encoding="utf-8") as file,
+        ProcessPoolExecutor(mp_context=fresh) as pool,
+    ):
+        for done in as_completed([pool.submit(_outcome, out, *task) for task in new]):
+            row = done.result()
+            known[row["bundle"]] = row
+            file.write(json.dumps(row) + "\n")
+            file.flush()
     rows = [known[f"{cause}-{number}"] for _, cause, number, _ in wanted]
     for line in summary(rows):
         print(line)
@@ -69,13 +78,14 @@ def _wanted(by_change: bool, count: int, seed: int) -> Iterator[tuple[bool, str,
         yield by_change, cause, seed + number, _DOSES[number // len(causes) % len(_DOSES)]
 
 
-def _outcome(
-    folder: Path, by_change: bool, cause: str, seed: int, dose: float
-) -> dict[str, Any]:
+def _outcome(out: Path, by_change: bool, cause: str, seed: int, dose: float) -> dict[str, Any]:
     """What was proposed for one bundle; the bundle itself is not kept."""
+    folder = out / f"{cause}-{seed}"
+    shutil.rmtree(folder, ignore_errors=True)  # what an ended run has left half done
     reproduce(cause, folder, engine="twin", seed=seed, dose=dose)
     truth = tomllib.loads((folder / "truth.toml").read_text(encoding="utf-8"))
-    with analyze([folder], options=Options(trial_budget_s=None)) as case:
+    with analyze([folder], options=Options(trial_budget_s=None, answer_only=True)) as case:
+        fixes.propose(case)
         said = case.verdict["verdict"]
         blame = case.scalar(
             "SELECT sum(confidence) FROM hypothesis WHERE class IN ('config', 'code-regression') AND change_id = ?",
@@ -84,6 +94,7 @@ def _outcome(
         rows = case.rows(
             "SELECT change_id, content FROM fix WHERE kind = 'rollback' ORDER BY id"
         )
+        gates = [gate for (gate,) in case.rows("SELECT gate FROM fix ORDER BY id LIMIT 1")]
     shutil.rmtree(folder)
     proposed = rows[0] if rows else (None, "")
     revision = _REVISION.search(proposed[1] or "")
@@ -91,7 +102,7 @@ def _outcome(
         "bundle": folder.name, "cause": cause, "by_change": by_change and bool(truth["change"]),
         "status": said["status"], "said": said["cause"], "confidence": said["confidence"], "blame": blame,
         "change": proposed[0], "revision": int(revision[1]) if revision else None,
-        "true_change": truth["change"], "true_revision": truth["revision"],
+        "true_change": truth["change"], "true_revision": truth["revision"], "gate": gates[0] if gates else None,
     }  # fmt: skip
 
 
