@@ -90,7 +90,7 @@ class Cause:
         neutral: Roles that may move either way.
         requires: At least one of these must have moved as expected.
         either: Ways in which it may show; where one did, the others may have stayed.
-        generic: Whether it has no mark of its own, and is what remains when nothing else fits.
+        generic: Whether it is what remains when none fits that has a mark of its own.
     """
 
     id: str

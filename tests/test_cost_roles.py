@@ -33,17 +33,19 @@ def add_request(
     source: int,
     key: str,
     *,
+    at_s: float = 0.5,
     tokens: int = 11,
     token_s: float = 0.1,
     ttft_s: float = 0.3,
+    queue_s: float = 0.05,
     engine_s: float = 1.0,
     **option: object,
 ) -> None:
     """A request of one second at the gateway; its engine says what it measured."""
-    add_span(case, source, key, "edge", "POST /v1/chat", 0.5, 1.0)
+    add_span(case, source, key, "edge", "POST /v1/chat", at_s, 1.0)
     add_span(
-        case, source, key, "mixtral-server", "llm_request", 0.5, engine_s, parent=f"{key}-POST /v1/chat",
-        gen_ai__latency__time_in_queue=0.05, gen_ai__latency__time_in_model_prefill=0.2,
+        case, source, key, "mixtral-server", "llm_request", at_s, engine_s, parent=f"{key}-POST /v1/chat",
+        gen_ai__latency__time_in_queue=queue_s, gen_ai__latency__time_in_model_prefill=0.2,
         gen_ai__latency__time_to_first_token=ttft_s, gen_ai__usage__completion_tokens=tokens,
         gen_ai__latency__time_in_model_decode=token_s * (tokens - 1), **option,
     )  # fmt: skip
@@ -64,7 +66,7 @@ def test_requests_with_penalties_or_a_schema_against_the_others(case: Case) -> N
         add_request(case, trace, f"q{i}", token_s=0.05, gen_ai__request__frequency_penalty=0.0)
         add_request(case, trace, f"j{i}", token_s=0.05, ttft_s=3.0, gen_ai__output__type="json")
     assert values(case, "sampling_cost") == [2.0]
-    assert values(case, "schema_cost") == [10.0]
+    assert values(case, "schema_cost") == [4.555, 4.555]
 
 
 def test_time_in_the_server_before_the_queue(case: Case) -> None:
@@ -79,7 +81,32 @@ def test_where_nobody_asks_for_a_schema_none_costs_more(case: Case) -> None:
         add_request(case, healthy, f"h{i}")
         add_request(case, trace, f"p{i}")
         add_request(case, trace, f"j{i}", ttft_s=3.0, gen_ai__output__type="json")
-    assert sorted(values(case, "schema_cost")) == [1.0, 10.0]
+    assert sorted(values(case, "schema_cost")) == [0.0, 0.0, 4.555, 4.555]
+
+
+def test_a_schema_is_held_against_requests_of_the_same_moment(case: Case) -> None:
+    """A burst that all wait for is no cost of a schema, whichever kind it brings more of."""
+    trace = add_source(case, "trace")
+    for i, wait_s in enumerate((0.0, 0.0, 3.0, 3.0)):
+        add_request(case, trace, f"p{i}", at_s=i, ttft_s=0.2 + wait_s)
+    for at_s, ttft_s in ((0.5, 0.22), (2.4, 3.22), (2.6, 3.22)):
+        add_request(
+            case, trace, f"j{at_s}", at_s=at_s, ttft_s=ttft_s, gen_ai__output__type="json"
+        )
+    assert values(case, "schema_cost") == [1.0, 0.01, 0.01]
+
+
+def test_a_grammar_that_is_made_before_the_queue_is_not_lost_in_the_queue(case: Case) -> None:
+    trace = add_source(case, "trace")
+    for i, queue_s in enumerate((0.0, 2.0, 0.0)):
+        add_request(
+            case, trace, f"p{i}", at_s=i, ttft_s=0.2 + 0.05 + queue_s, queue_s=0.05 + queue_s
+        )
+    add_request(
+        case, trace, "j", at_s=1.5, ttft_s=0.2 + 0.06 + 0.05, queue_s=0.05, gen_ai__output__type="json"
+    )  # fmt: skip
+    assert values(case, "schema_frontend") == [2.0]
+    assert values(case, "schema_cost") == [-3.041]
 
 
 def add_decodes(case: Case, source: int, held_s: float, each_s: float) -> float:

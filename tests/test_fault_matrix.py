@@ -51,6 +51,7 @@ def _shown(cause: str) -> Figures:
     [
         ("schema_cost", "structured_output_compile", "tokenizer_cold_load"),
         ("tokenise_time", "tokenizer_cold_load", "jit_recompile_storm"),
+        ("tokenise_time", "tokenizer_cold_load", "structured_output_compile"),
         ("op_compiles", "jit_recompile_storm", "tokenizer_cold_load"),
         ("op_sorts", "sampler_slow_path", "detokenize_quadratic"),
         ("op_converts", "dtype_or_layout_copy", "version_upgrade_regression"),

@@ -98,15 +98,49 @@ def test_a_trace_is_placed_named_and_honest(tmp_path: Path) -> None:
     trace = _trace("healthy", tmp_path / "b")
     assert "no time was measured" in trace["producer"]
     events = trace["traceEvents"]
-    steps = [event for event in events if event.get("cat") == "user_annotation"]
+    ranges = [event for event in events if event.get("cat") == "user_annotation"]
+    steps = [event for event in ranges if event["name"].startswith("execute_context_")]
     assert len(steps) == 12
-    assert all(event["name"].startswith("execute_context_") for event in steps)
+    assert {event["name"] for event in ranges if event not in steps} == {"detokenize"}
     ends = [event["ts"] + event["dur"] for event in steps]
     assert all(end <= after["ts"] for end, after in zip(ends[:-1], steps[1:], strict=True))
     memory = [event["args"] for event in events if event["name"] == "[memory]"]
     assert sum(row["Bytes"] for row in memory) == 0  # nothing stays
     linear = next(event for event in events if event["name"] == "aten::linear")
     assert linear["args"]["Input Dims"][1] == [192, 128]
+
+
+def test_a_range_is_as_long_as_the_text_it_makes(tmp_path: Path) -> None:
+    """A slow build makes the whole text again for each token, and no operator shows it."""
+    took = {
+        part: [
+            event["dur"]
+            for event in _trace("detokenize_quadratic", tmp_path / part, part)["traceEvents"]
+            if event["name"] == "detokenize"
+        ]
+        for part in ("baseline", "incident")
+    }
+    assert max(took["baseline"]) == 2.0
+    assert min(took["incident"]) >= 225 * 2.0
+
+
+def test_a_grammar_is_no_part_of_tokenising(tmp_path: Path) -> None:
+    """A service with a span for the tokenizer compiles its grammars outside of it."""
+    out = reproduce(
+        "structured_output_compile", tmp_path / "b", engine="twin", seed=4, lengths=SHORT
+    )
+    text = gzip.decompress((out / "incident" / "traces.jsonl.gz").read_bytes()).decode()
+    spans = [
+        span
+        for line in text.splitlines()
+        for resource in json.loads(line)["resourceSpans"]
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+        if span["name"] == "tokenize"
+    ]
+    took = [int(s["endTimeUnixNano"]) - int(s["startTimeUnixNano"]) for s in spans]
+    assert len(took) > 50
+    assert 0 < min(took) <= max(took) < 10_000_000  # a grammar takes 105 ms
 
 
 def test_what_a_leak_keeps_stays_alive(tmp_path: Path) -> None:

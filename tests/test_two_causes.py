@@ -175,6 +175,40 @@ def test_a_slower_build_is_named_only_where_no_mark_is_seen(
     assert scored[0].cause.id == cause
 
 
+def test_a_build_that_runs_other_operators_is_more_than_a_guess() -> None:
+    """Without a capture nothing tells a slower build from any other slowness after a rollout."""
+    scored = answer(facts(SLOWER, (BUILD,)))
+    assert scored[0].confidence <= settings()["circumstantial"]
+    scored = answer(facts(SLOWER | {"new_ops": 0.7, "op_copies": 0.9}, (BUILD,)))
+    assert scored[0].cause.id == "version_upgrade_regression"
+    assert scored[0].confidence > 0.87
+
+
+def test_other_operators_that_belong_to_a_known_cause_are_no_mark_of_a_slower_build() -> None:
+    found = facts(SLOWER | {"new_ops": 0.7, "op_sorts": 0.9}, (BUILD,))
+    assert answer(found)[0].cause.id == "sampler_slow_path"
+    relative = answer(found, "sampler_slow_path")[0]
+    assert relative.confidence <= settings()["circumstantial"]
+
+
+GRAMMARS = {"frontend_time": 0.9, "ttft": 0.4, "itl": 0.0, "queue_time": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("mark", "cause"),
+    [
+        ({"schema_frontend": 0.9, "tokenise_time": 0.0}, "structured_output_compile"),
+        ({"schema_frontend": 0.0, "tokenise_time": 0.9}, "tokenizer_cold_load"),
+    ],
+)
+def test_who_waits_tells_grammars_from_a_tokenizer(mark: dict[str, float], cause: str) -> None:
+    """Both are time in the frontend: one that only requests for a structured answer spend."""
+    found = facts(GRAMMARS | mark, (BUILD,))
+    assert answer(found)[0].cause.id == cause
+    assert answer(found)[0].confidence > 0.87
+    assert answer(found, cause)[0].confidence < 0.5
+
+
 def test_a_near_relative_of_the_cause_stays_a_guess() -> None:
     """Calls that are made again tell a storm of retries from a slow service, which shares all else."""
     storm = SLOW_CALLS | {"downstream_errors": 0.9, "calls_per_request": 0.9, "itl": 0.0}

@@ -157,9 +157,10 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
 
 
 def _let_generic_ones_yield(scored: Sequence[Scored]) -> None:
-    """A cause without a mark of its own is what remains where none that shows its mark fits."""
+    """A generic cause is what remains where none fits that shows a mark of its own."""
     numbers = settings()
-    if any(s.marked and s.score >= numbers["guard_score"] for s in scored):
+    fitting = [s for s in scored if s.score >= numbers["guard_score"]]
+    if any(s.marked and not s.cause.generic for s in fitting):
         for one in scored:
             if one.cause.generic:
                 one.score = min(one.score, numbers["unknown_score"])

@@ -41,7 +41,7 @@ class Scored:
             recording shows any of them.
         circumstantial: Whether nothing that is its own was seen: its mark was not recorded, or it has
             none and no change of its own either.
-        marked: Whether what decided is more than a consequence of slowness, and the cause is not generic.
+        marked: Whether what decided is more than a consequence of slowness.
         own_change: Whether a change is known that speaks of this cause.
         brought: Roles that this change moves by itself: they speak neither for nor against the cause.
         contributing: Whether it is one of two causes that are at work at once.
@@ -91,7 +91,7 @@ def score(
         fit /= numbers[
             "fit_of_any_build"
         ]  # of all that the build may hold, the mark tells which
-    result.marked = not cause.generic and required(cause, marks(observed)) is True
+    result.marked = required(cause, marks(observed)) is True
     result.circumstantial = result.decided is None or not (result.marked or result.own_change)
     result.score = total / weights + numbers["change"] * fit
     if changes and fit == 0:

@@ -15,6 +15,8 @@ from rca import scratch
 from rca.models.settings import Plan
 from rca.models.workload import VOCABULARY
 
+DETOKENISE = "detokenize"
+"""What the range around it is called where a profiler looks on."""
 _STOCK_WORDS = 12_000  # the file is larger than the model's vocabulary, as real ones are
 
 
@@ -69,18 +71,21 @@ class Frontend:
         ]
         return sum(len(row) for row in table)
 
-    def emit(self, output: Sequence[int], logprobs: Sequence[float]) -> int:
-        """Detokenise the newest token and write the chunk; returns its size in bytes."""
-        build, args = self.plan.build, self.plan.args
-        text = self._words[output[-1]]
-        for _ in range(build.detokenize_repeats):
-            window = args.detokenizer_window
+    def detokenise(self, output: Sequence[int]) -> str:
+        """The text of the newest token; a slow build makes the whole output's again."""
+        window = self.plan.args.detokenizer_window
+        text: str = self._words[output[-1]]
+        for _ in range(self.plan.build.detokenize_repeats):
             text = " ".join(
                 self._words[token] for token in (output[-window:] if window else output)
             )
+        return text
+
+    def emit(self, text: str, number: int, logprobs: Sequence[float]) -> int:
+        """Write the chunk of an answer's token of this number; returns its size in bytes."""
         if not logprobs:
-            return len(json.dumps({"text": text[-16:], "index": len(output)}))
-        if args.response_format == "packed":
+            return len(json.dumps({"text": text[-16:], "index": number}))
+        if self.plan.args.response_format == "packed":
             return len(bytes(int(255 * min(1.0, -p / 32)) for p in logprobs[:32])) + len(text)
         return len(json.dumps({"text": text[-16:], "logprobs": _named(self._words, logprobs)}))
 

@@ -52,6 +52,7 @@ class Request:
     blocks: list[int] = field(default_factory=list)
     hashes: list[int] = field(default_factory=list)
     received_ns: int | None = None
+    grammar_ns: int = 0  # a grammar was built for so long before it was queued
     queued_ns: int | None = None
     scheduled_ns: int | None = None
     token_times_ns: list[int] = field(default_factory=list)
@@ -61,6 +62,12 @@ class Request:
     preemptions: int = 0
     recomputed_tokens: int = 0
     answer_bytes: int = 0  # of all its chunks
+
+    def waits_for_grammar(self, ns: int) -> int:
+        """Note what its grammar takes; returns it. Another process may build it again, once it is queued."""
+        if self.queued_ns is None:
+            self.grammar_ns = ns
+        return ns
 
     @property
     def produced(self) -> int:

@@ -9,7 +9,7 @@ from rca.models.arms import start
 from rca.models.engine import StepResult
 from rca.models.figures import Figures, Recorder
 from rca.models.gateway import Request
-from rca.models.modelled_steps import Operator, model_operators, sampler_operators
+from rca.models.modelled_steps import OPERATOR, Operator, model_operators, sampler_operators
 from rca.models.scheduler import Batch
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
@@ -67,8 +67,9 @@ class _Counting:
         ]
         while tops:
             operator = tops.pop()
-            yield operator
             tops += operator.inner
+            if operator.kind == OPERATOR:
+                yield operator
 
     def _add(self, operator: Operator) -> None:
         self._ran[operator.name] += 1

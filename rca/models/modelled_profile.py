@@ -13,7 +13,7 @@ from pathlib import Path
 
 from rca.models.engine import Engine, StepResult
 from rca.models.gateway import Request
-from rca.models.modelled_steps import Operator, model_operators, sampler_operators
+from rca.models.modelled_steps import OPERATOR, Operator, model_operators, sampler_operators
 from rca.models.scheduler import Batch
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TENSOR_BYTES, TwinWorker
@@ -82,7 +82,7 @@ class _Watching:
         plan, cost = self.engine.plan, self.twin.cost
         with_model = model_operators(plan, batch, cost, self.sizes)
         sampling = sampler_operators(plan, batch, cost, self.sizes, self.twin.retained)
-        self.trace.step(result.cost_ns, _name(batch), list(with_model), list(sampling))
+        self.trace.step(result.cost_ns, batch.name, list(with_model), list(sampling))
         return result
 
     def memory_bytes(self) -> int:
@@ -100,12 +100,6 @@ class _Watching:
     def written_bytes(self) -> int:
         """As the twin."""
         return self.twin.written_bytes()
-
-
-def _name(batch: Batch) -> str:
-    prefills, decodes = batch.prefills, batch.decodes
-    context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
-    return f"execute_{context}_generation_{len(decodes)}({len(decodes)})"
 
 
 class _Trace:
@@ -141,8 +135,9 @@ class _Trace:
 
     def _operator(self, operator: Operator, at: float, freed: list[tuple[int, int]]) -> float:
         lasts = max(operator.ns, 1_000.0)
-        shown: dict[str, object] = {"Input Dims": operator.dims}
-        event = self._complete("cpu_op", operator.name, at, lasts, shown)
+        is_call = operator.kind == OPERATOR
+        shown: dict[str, object] = {"Input Dims": operator.dims} if is_call else {}
+        event = self._complete(operator.kind, operator.name, at, lasts, shown)
         inside = at
         for part in operator.inner:
             inside = self._operator(part, inside, freed)

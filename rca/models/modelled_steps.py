@@ -10,24 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from rca.models.frontend import DETOKENISE
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
-from rca.models.twin import TENSOR_BYTES, CostModel
+from rca.models.twin import TENSOR_BYTES, CostModel, detokenise_ns
 
 Dims = list[object]
 _FLOAT = 4
+OPERATOR = "cpu_op"
+"""Kind of what torch runs, as its profiler calls it."""
 
 
 @dataclass(frozen=True)
 class Operator:
-    """One call; `inner` are the calls it makes itself."""
+    """One call, or a range that the engine names; `inner` are the calls it makes itself."""
 
     name: str
     dims: Dims
     ns: float = 0.0
     new_bytes: int = 0
     keeps: bool = False  # what it allocates stays when the step is over
+    kind: str = OPERATOR
     inner: tuple[Operator, ...] = field(default=())
 
 
@@ -185,6 +189,10 @@ def sampler_operators(
         yield Operator("aten::item", [[]], cost.sync, inner=(inner,))
     if plan.args.max_logprobs:
         yield Operator("aten::log_softmax", dims, 0.0, size)
+    for piece in batch.slices:
+        if piece.samples:
+            text_ns = detokenise_ns(plan, cost, piece.request.produced)
+            yield Operator(DETOKENISE, [], text_ns, kind="user_annotation")
 
 
 def _processor(

@@ -147,7 +147,8 @@ def _status(call: Call) -> Json:
 def _tokenize(request: Request, trace: str, span_id: str, engine: str, build: Build) -> Json:
     begin_ns = request.received_ns or request.ready_ns
     span = new_span(trace, span_id, engine, "tokenize")
-    span |= times(begin_ns, request.queued_ns or begin_ns) | {"kind": INTERNAL, "status": {}}
+    end_ns = max(begin_ns, (request.queued_ns or begin_ns) - request.grammar_ns)
+    span |= times(begin_ns, end_ns) | {"kind": INTERNAL, "status": {}}
     known = _FORMER_REVISION if request.has_old_map else build.tokenizer_revision
     span["attributes"] = [
         whole_attribute("input.tokens", request.prompt_tokens),

@@ -52,6 +52,13 @@ class Batch(NamedTuple):
         """Pieces of one token."""
         return [piece for piece in self.slices if piece.count == 1]
 
+    @property
+    def name(self) -> str:
+        """What a profiler's range around the step is called, as in vLLM."""
+        prefills, decodes = self.prefills, self.decodes
+        context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
+        return f"execute_{context}_generation_{len(decodes)}({len(decodes)})"
+
 
 @dataclass
 class Counters:

@@ -41,14 +41,6 @@ def step_input(batch: Batch, *, block_size: int, heads: int, device: torch.devic
     )
 
 
-def step_name(batch: Batch) -> str:
-    """What vLLM calls such a step in a profile."""
-    prefills, decodes = batch.prefills, batch.decodes
-    context = f"context_{len(prefills)}({sum(piece.count for piece in prefills)})"
-    generation = f"generation_{len(decodes)}({len(decodes)})"
-    return f"execute_{context}_{generation}"
-
-
 def _decode_tables(
     decodes: Sequence[Slice], size: int, device: torch.device
 ) -> tuple[Tensor, Tensor]:

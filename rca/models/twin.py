@@ -70,7 +70,7 @@ class TwinWorker:
         if not self.plan.args.preload_tokenizer:
             total += round(build.tokenizer_loads_per_request * cost.tokenizer_load)
         if request.arrival.has_schema and not (self.plan.args.grammar_cache and self._grammars):
-            total += build.grammar_states * cost.grammar_state
+            total += request.waits_for_grammar(build.grammar_states * cost.grammar_state)
             self._grammars += 1
         return total
 
@@ -153,17 +153,22 @@ class TwinWorker:
         return visited * self.cost.collected_object
 
     def _token_extras(self, sampling: Sequence[Request]) -> float:
-        build, args, cost = self.plan.build, self.plan.args, self.cost
+        build, cost = self.plan.build, self.cost
         each: float = build.syncs_per_token * cost.sync
         each += _sort_cost(self.plan, cost) + _payload_cost(self.plan, cost)
         total = each * len(sampling)
         for request in sampling:
-            decoded = build.detokenize_repeats * (request.produced + 1)
-            if args.detokenizer_window and build.detokenize_repeats:
-                decoded = min(decoded, args.detokenizer_window)
-            total += (1 + decoded) * cost.detokenised_token
+            total += detokenise_ns(self.plan, cost, request.produced)
             request.answer_bytes += _chunk_bytes(self.plan)
         return total
+
+
+def detokenise_ns(plan: Plan, cost: CostModel, produced: int) -> int:
+    """What the text of one more token costs, ns, after so many; a slow build makes all of it again."""
+    decoded = plan.build.detokenize_repeats * (produced + 1)
+    if plan.args.detokenizer_window:
+        decoded = min(decoded, plan.args.detokenizer_window)
+    return (1 + decoded) * cost.detokenised_token
 
 
 def _sort_cost(plan: Plan, cost: CostModel) -> float:

@@ -26,7 +26,7 @@ from rca.models.decoder import (
 )
 from rca.models.device import pick, settle
 from rca.models.engine import StepResult
-from rca.models.frontend import Frontend
+from rca.models.frontend import DETOKENISE, Frontend
 from rca.models.gateway import Request
 from rca.models.process import (
     collections,
@@ -37,7 +37,7 @@ from rca.models.process import (
 )
 from rca.models.scheduler import Batch, Slice
 from rca.models.settings import MS, Plan
-from rca.models.step_input import step_input, step_name
+from rca.models.step_input import step_input
 from rca.models.twin import TwinWorker
 from rca.models.workload import VOCABULARY, Arrival
 
@@ -151,7 +151,7 @@ class TorchWorker:
         self._take_model()
         self._threads = 1 if plan.args.threads_bound else plan.args.omp_num_threads
         self.frontend = Frontend(plan)
-        # Names each step for a profiler, as vLLM does.
+        # Names each step and what is done beside the model for a profiler, as engines do.
         self.annotate: Callable[[str], AbstractContextManager[object]] | None = None
         # Under a profiler time means nothing: then the twin says how long a step takes.
         self.pace: TwinWorker | None = None
@@ -203,14 +203,15 @@ class TorchWorker:
         build = self.plan.build
         if build.host_bytes_per_request:
             self._kept.append(bytearray(build.host_bytes_per_request))
-        loads = 0
-        if not self.plan.args.preload_tokenizer:
-            loads = _whole(build.tokenizer_loads_per_request, request.arrival.index)
-        self.frontend.tokenise(request.tokens, loads)
+        loads = _whole(build.tokenizer_loads_per_request, request.arrival.index)
+        self.frontend.tokenise(request.tokens, 0 if self.plan.args.preload_tokenizer else loads)
+        tokenised_ns = self._cost_ns(begin)
         known = self.plan.args.grammar_cache and self.frontend.grammars
         if request.arrival.has_schema and build.grammar_states and not known:
             self.frontend.build_grammar(build.grammar_states)
-        return self.pace.admit(request) if self.pace else self._cost_ns(begin)
+        if self.pace:
+            return self.pace.admit(request)
+        return tokenised_ns + request.waits_for_grammar(self._cost_ns(begin) - tokenised_ns)
 
     def execute(self, batch: Batch) -> StepResult:
         """One step, timed."""
@@ -243,7 +244,7 @@ class TorchWorker:
         """The model, the sampler and the answer's chunks of one step; the sampled tokens."""
         self._take_model()
         sampling = [piece.request for piece in batch.slices if piece.samples]
-        with self.annotate(step_name(batch)) if self.annotate else nullcontext():
+        with self._range(batch.name):
             logits = self.made.model(self.inputs(batch))
         sampled: list[int] = []
         if sampling:
@@ -251,6 +252,9 @@ class TorchWorker:
             self._answer(sampling, sampled, logits)
         self._collect_garbage()
         return sampled
+
+    def _range(self, name: str) -> AbstractContextManager[object]:
+        return self.annotate(name) if self.annotate else nullcontext()
 
     def memory_bytes(self) -> int:
         """Resident memory at the start and what the engine keeps since: what else grows is the recording."""
@@ -371,7 +375,9 @@ class TorchWorker:
             rows = torch.log_softmax(logits, -1)[:, :count].tolist()
         for request, token, row in zip(requests, sampled, rows, strict=True):
             output = [*request.tokens[request.prompt_tokens :], token]
-            request.answer_bytes += self.frontend.emit(output, row)
+            with self._range(DETOKENISE):
+                text = self.frontend.detokenise(output)
+            request.answer_bytes += self.frontend.emit(text, len(output), row)
             self._lines_due += self.plan.args.log_lines_per_token
             while self._lines_due >= 1:
                 self._lines_due -= 1

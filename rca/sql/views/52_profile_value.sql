@@ -20,7 +20,33 @@ family AS (
     FROM cpu_op AS o
     JOIN op_family AS f ON f.name = o.name
     WHERE o.kind IN ('op', 'annotation', 'python')
+        -- A constant that takes a tensor's type is one number: no data is moved.
+        AND NOT (f.role IN ('op_converts', 'op_copies') AND starts_with(coalesce(o.input_dims, ''), '[[],'))
     GROUP BY o.source_id, f.role
+),
+-- Operators that no healthy capture has, as another path through the engine brings them. Those of a
+-- family count there.
+called AS (
+    SELECT o.source_id, s.part, o.name, count(*) AS calls
+    FROM cpu_op AS o
+    JOIN source AS s ON s.id = o.source_id
+    WHERE o.kind = 'op' AND o.source_id IN (SELECT source_id FROM gemm)
+    GROUP BY o.source_id, s.part, o.name
+),
+fresh AS (
+    SELECT source_id, sum(calls) AS every_call,
+        coalesce(sum(calls) FILTER (name NOT IN (
+            SELECT name FROM called WHERE part = 'baseline' UNION SELECT name FROM op_family)), 0) AS calls
+    FROM called
+    WHERE EXISTS (SELECT 1 FROM called WHERE part = 'baseline')
+    GROUP BY source_id
+),
+-- Ranges and Python frames that turn tokens into text: operators do not show them.
+text_range AS (
+    SELECT source_id, min(start_ns) AS first_ns, sum(dur_ns) AS total_ns, count(*) AS calls
+    FROM cpu_op
+    WHERE kind IN ('annotation', 'python', 'nvtx') AND regexp_matches(name, 'detokeni[sz]', 'i')
+    GROUP BY source_id
 ),
 -- Every family of every capture that has multiplications, also those without a call.
 every AS (
@@ -60,6 +86,12 @@ value AS (
     UNION ALL
     SELECT source_id, 'gemm_rows', first_ns, row_count, calls FROM gemm WHERE row_count IS NOT NULL
     UNION ALL
+    SELECT f.source_id, 'new_ops', g.first_ns, f.calls, f.every_call
+    FROM fresh AS f
+    JOIN gemm AS g ON g.source_id = f.source_id
+    UNION ALL
+    SELECT source_id, 'detokenise_time', first_ns, total_ns / 1e9, calls FROM text_range
+    UNION ALL
     SELECT t.source_id, 'host_gap', g.first_ns,
         greatest(g.last_ns - g.first_ns - t.busy_ns, 0) / 1e9, g.calls
     FROM top AS t
@@ -76,11 +108,11 @@ SELECT
     v.role,
     -- Always '': a capture is of one process.
     '' AS service,
-    -- First multiplication of the capture, ns since the Unix epoch.
+    -- First multiplication of the capture, or first range, ns since the Unix epoch.
     v.ts_ns + src.shift_ns AS ts_ns,
     -- Calls, seconds, rows or bytes.
     v.num,
-    -- Matrix multiplications.
+    -- Matrix multiplications; ranges, or for new_ops all operators.
     v.den
 FROM value AS v
 JOIN source AS src ON src.id = v.source_id;

@@ -19,7 +19,7 @@ WITH asked AS (
     GROUP BY source_id, trace_id
 ),
 engine_request AS (
-    SELECT r.part, r.service, r.start_ns, r.start_ns // 20000000000 AS bin,
+    SELECT r.part, r.service, r.trace_id, r.start_ns, r.start_ns // 20000000000 AS bin,
         r.ttft_ns, r.queue_ns, r.prefill_ns, r.output_tokens,
         r.decode_ns / nullif(r.output_tokens - 1, 0) AS token_ns, a.samples, a.has_schema
     FROM request AS r
@@ -45,15 +45,41 @@ sampling AS (
     GROUP BY part, service, bin
     HAVING count(*) FILTER (samples) >= 2 AND count(*) FILTER (NOT samples) >= 2
 ),
--- While nobody asks for a structured answer none costs more: 1, where others do at another time.
-structured AS (
-    SELECT part, 'schema_cost' AS role, service, bin * 20000000000 AS ts_ns,
-        coalesce(median(ttft_ns) FILTER (has_schema), median(ttft_ns)) AS num,
-        median(ttft_ns) FILTER (NOT has_schema) AS den
+-- What a structured answer adds to the wait for the first token, without the prompt's own time, which
+-- differs for other reasons; and to the part of it before the queue, which tells more where a grammar
+-- is made there. 20 ms more or less are nothing.
+stage AS (
+    SELECT part, service, trace_id, start_ns, bin, has_schema, 'schema_cost' AS role,
+        20000000 + greatest(ttft_ns - coalesce(prefill_ns, 0), 0) AS wait_ns
     FROM kind
-    WHERE ttft_ns > 0 AND EXISTS (SELECT 1 FROM kind WHERE has_schema)
-    GROUP BY part, service, bin
-    HAVING count(*) FILTER (has_schema) <> 1 AND count(*) FILTER (NOT has_schema) >= 2
+    WHERE ttft_ns > 0
+    UNION ALL
+    SELECT part, service, trace_id, start_ns, bin, has_schema, 'schema_frontend',
+        20000000 + greatest(ttft_ns - prefill_ns - queue_ns, 0)
+    FROM kind
+    WHERE ttft_ns > 0 AND prefill_ns IS NOT NULL AND queue_ns IS NOT NULL
+),
+-- Requests wait in bursts: each that asks for a structured answer is held against the last one before
+-- it and the first one after it that do not, in doublings of their wait. While nobody asks for one none
+-- costs more: 0, where others do at another time.
+beside AS (
+    SELECT *, bool_or(has_schema) OVER (PARTITION BY part, service, bin) AS asked_for,
+        last_value(CASE WHEN NOT has_schema THEN wait_ns END IGNORE NULLS) OVER (
+            w ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_ns,
+        first_value(CASE WHEN NOT has_schema THEN wait_ns END IGNORE NULLS) OVER (
+            w ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS after_ns
+    FROM stage
+    WINDOW w AS (PARTITION BY role, part, service ORDER BY start_ns, trace_id)
+),
+structured AS (
+    SELECT part, role, service, start_ns AS ts_ns,
+        CASE WHEN has_schema
+            THEN log2(2 * wait_ns / (coalesce(before_ns, after_ns) + coalesce(after_ns, before_ns)))
+            ELSE 0.0
+        END AS num,
+        1.0 AS den
+    FROM beside
+    WHERE (has_schema OR NOT asked_for) AND EXISTS (SELECT 1 FROM kind WHERE has_schema)
 ),
 -- What the engine's server does before it queues a request: the first token is counted from the
 -- arrival there, queue and prefill from the queue on.
@@ -91,7 +117,7 @@ SELECT
     role,
     -- Service of the root span, for 'outlived' the engine; '' when unknown.
     service,
-    -- Time, ns since the Unix epoch; for ratios the start of twenty seconds.
+    -- Time, ns since the Unix epoch; for ratios of two kinds the start of twenty seconds.
     ts_ns,
     -- Numerator of the value.
     num,
