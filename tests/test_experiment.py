@@ -16,7 +16,7 @@ import pytest
 
 from rca.models import experiment, pairing
 from rca.models.arms import run_twin
-from rca.models.conclusion import leaves_hallmark
+from rca.models.conclusion import leaves_hallmark, on_pairs
 from rca.models.engine import StepResult, Worker
 from rca.models.experiment import Experiment, run
 from rca.models.fault import Remedy, beside
@@ -317,6 +317,22 @@ def test_the_healthy_arm_is_the_one_given() -> None:
         if row.arm == "healthy" and row.figure == "prefix_hit_rate"
     ]
     assert max(hits) < 0.05
+
+
+def test_what_short_runs_do_not_show_refutes_nothing() -> None:
+    """A full cache evicts, and a run of two seconds may end before it is full."""
+    plan = find("prefix_cache_pollution").plan(Plan(), 1.0, 2.0)
+    arms = {
+        "healthy": lambda _s: Plan(),
+        "control": lambda _s: Plan(),
+        "fault": lambda _s: plan,
+    }
+    paired = pairing.Pairing(_Machine(), arms, seed=0)
+    assert paired.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS
+    paired.runs["fault"] = paired.runs["healthy"]
+    found = on_pairs(find("prefix_cache_pollution"), paired, has_incident=True)
+    assert found.status == "inconclusive"
+    assert "evictions_per_request" in found.reason
 
 
 def test_a_pair_that_takes_too_long_is_given_up() -> None:

@@ -46,7 +46,9 @@ def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
     # What was asked is the same in all engines, and a short run has few requests to count.
     moves = {figure: sign for figure, sign in fault.moves.items() if figure not in ASKED}
     if missing := still(moves, mean_of(pairing.ratios("fault"))):
-        return Verdict("refuted", still_text(missing) + " in torch")
+        # The twin moved them, or it would not have come to these runs.
+        told = f"in torch, in runs of {max(pairing.seconds):.2g} s; the twin moves it in longer ones"
+        return Verdict("inconclusive", f"{still_text(missing)} {told}")
     slow = _slower(fault, pairing)
     if not has_incident:
         return Verdict("mechanism_only", "no figures of the incident to compare with")
