@@ -26,7 +26,7 @@ _OF_METRICS = frozenset(
 _OF_PROFILES = frozenset(
     {
         "gemm_time", "gemm_rows", "host_gap", "live_memory_growth", "kernel_time", "gpu_idle",
-        "gpu_comm", "gpu_copies",
+        "gpu_comm", "gpu_copies", "new_ops", "detokenise_time",
     }
 )  # fmt: skip
 _OF_LOGS = frozenset({"log_rate", "new_log_template", "compile_lines"})

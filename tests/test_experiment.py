@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import json
 import math
-import random
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
+from noisy_machine import Machine
 
 from rca.models import experiment, pairing
 from rca.models.arms import run_twin
-from rca.models.conclusion import leaves_hallmark, on_pairs
-from rca.models.engine import StepResult, Worker
+from rca.models.conclusion import leaves_hallmark
 from rca.models.experiment import Experiment, run
 from rca.models.fault import Remedy, beside
 from rca.models.faults import FAULTS, PLACEBO, find
 from rca.models.figures import log_ratios
 from rca.models.own_fix import parse, remedy
 from rca.models.ranking import is_still, rank
-from rca.models.scheduler import Batch
 from rca.models.screening import Screening
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
-from rca.models.twin import TwinWorker
 
 RIVALS = ("overload", "kv_pool_too_small", "batch_window_mismatch", "context_inflation")
 
@@ -39,39 +36,12 @@ def _observed(cause: str, dose: float = 1.2) -> dict[str, float]:
     return log_ratios(run_twin(plan, 77, 60.0), run_twin(Plan(), 78, 60.0))
 
 
-class _Noisy(TwinWorker):
-    """The twin on a machine that slows every turn by some other factor."""
-
-    def __init__(self, plan: Plan, rng: random.Random, spread: float) -> None:
-        super().__init__(plan)
-        self._rng, self._spread = rng, spread
-
-    def execute(self, batch: Batch) -> StepResult:
-        result = super().execute(batch)
-        factor = self._rng.lognormvariate(0.0, self._spread)
-        cost_ns, cpu_ns = round(result.cost_ns * factor), round(result.cpu_ns * factor)
-        return result._replace(cost_ns=cost_ns, cpu_ns=cpu_ns)
-
-
-class _Machine:
-    """Stands for torch where only the decisions matter."""
-
-    name = "twin with noise"
-
-    def __init__(self, seed: int = 0, spread: float = 0.3) -> None:
-        self._rng, self._spread = random.Random(seed), spread
-
-    @contextmanager
-    def worker(self, plan: Plan) -> Iterator[Worker]:
-        yield _Noisy(plan, self._rng, self._spread)
-
-
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let experiments run on a noisy twin, its noise drawn from the seed given."""
 
     def use(seed: int, spread: float = 0.3) -> None:
-        made = _Machine(seed, spread)
+        made = Machine(seed, spread)
         monkeypatch.setattr(experiment, "torch_runtime", lambda _sizes: nullcontext(made))
 
     use(0)
@@ -317,61 +287,6 @@ def test_the_healthy_arm_is_the_one_given() -> None:
         if row.arm == "healthy" and row.figure == "prefix_hit_rate"
     ]
     assert max(hits) < 0.05
-
-
-def test_what_short_runs_do_not_show_refutes_nothing() -> None:
-    """A full cache evicts, and a run of two seconds may end before it is full."""
-    plan = find("prefix_cache_pollution").plan(Plan(), 1.0, 2.0)
-    arms = {
-        "healthy": lambda _s: Plan(),
-        "control": lambda _s: Plan(),
-        "fault": lambda _s: plan,
-    }
-    paired = pairing.Pairing(_Machine(), arms, seed=0)
-    assert paired.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS
-    paired.runs["fault"] = paired.runs["healthy"]
-    found = on_pairs(find("prefix_cache_pollution"), paired, has_incident=True)
-    assert found.status == "inconclusive"
-    assert "evictions_per_request" in found.reason
-
-
-def test_a_pair_that_takes_too_long_is_given_up() -> None:
-    """The budget ends a pair in the middle; what is kept are whole pairs."""
-    asked = 0
-
-    def left_s() -> float:
-        nonlocal asked
-        asked += 1
-        return 20.0 if asked < 30 else -5.0
-
-    arms = {arm: lambda _s: Plan() for arm in ("healthy", "control", "fault")}
-    paired = pairing.Pairing(_Machine(), arms, seed=0)
-    done = paired.run(left_s, grace_s=1.0)
-    assert done < pairing.PAIRS
-    assert {len(runs) for runs in paired.runs.values()} <= {done}
-    assert {row.pair for row in paired.rows} == set(range(done))
-    patient = pairing.Pairing(_Machine(), arms, seed=0)
-    assert patient.run(lambda: 20.0, grace_s=1.0) == pairing.PAIRS
-
-
-@pytest.mark.parametrize("is_decided", [True, False])
-def test_a_fix_that_is_not_decided_gets_more_runs(is_decided: bool) -> None:
-    asked: list[int] = []
-
-    def decided() -> bool:
-        asked.append(len(paired.runs["fix"]))
-        return is_decided
-
-    plan = Plan().with_traffic(
-        rate_per_s=0.2
-    )  # hardly any work: the number of runs is what counts
-    arms = {arm: lambda _s: plan for arm in ("healthy", "control", "fault", "fix")}
-    paired = pairing.Pairing(_Machine(), arms, seed=0)
-    assert paired.run(lambda: 1e6, 1.0, decided) == pairing.PAIRS
-    assert asked == [pairing.ENOUGH_PAIRS]
-    runs = pairing.ENOUGH_PAIRS if is_decided else pairing.MOST_PAIRS
-    assert len(paired.runs["fix"]) == len(paired.runs["control"]) == runs
-    assert len(paired.runs["fault"]) == pairing.PAIRS
 
 
 def test_what_marks_the_cause_rules_out_a_rival_that_looks_alike() -> None:
