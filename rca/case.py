@@ -132,8 +132,10 @@ class Case:
     def _copy(self, content: bytes) -> bool:
         """Take over the tables and views of a case file; False where there is no room for it to lie."""
         with suppress(OSError), scratch.folder() as folder:
-            (folder / "empty.duckdb").write_bytes(content)
-            self._con.execute(f"ATTACH '{folder}/empty.duckdb' AS empty (READ_ONLY)")
+            file = folder / "empty.duckdb"
+            file.write_bytes(content)
+            quoted = str(file).replace("'", "''")
+            self._con.execute(f"ATTACH '{quoted}' AS empty (READ_ONLY)")
             self._con.execute("COPY FROM DATABASE empty TO memory; DETACH empty")
             return True
         return False

@@ -4,8 +4,8 @@
         [--causes CAUSE,CAUSE] [--engine torch]
 
 Doses go round with the position of the seed. Pairs are drawn with the seed, from
-different components or classes where they can be. A bundle that is there is kept. The twin makes
-a bundle in two seconds of CPU time, torch records one in ten to twenty.
+different components or classes where they can be. A bundle that is there is kept. Torch takes longer
+for one than the twin.
 """
 
 from __future__ import annotations

@@ -107,3 +107,15 @@ def test_one_in_memory_is_as_one_in_a_file(
     monkeypatch.setattr("rca.scratch.folder", (tmp_path / "none").open)
     with Case.create() as case:
         assert case.rows(count) == made
+
+
+def test_a_folder_for_temporary_files_may_have_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog(tmp_path / "case.duckdb")
+    place = tmp_path / "it's; DROP TABLE span"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    monkeypatch.setattr(Case, "_fill", None)
+    with Case.create() as case:
+        assert case.scalar("SELECT count(*) FROM span") == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -142,15 +141,11 @@ def judge_bundle(task: Task) -> Outcome:
     from rca.pipeline import analyze
 
     truth = _truth(task.bundle)
-    with tempfile.TemporaryDirectory(
-        prefix="rca-eval-"
-    ) as folder:  # a further case file is a copy
-        path = Path(folder, "case.duckdb")
-        try:
-            with analyze([task.bundle], None, path, _options(task, truth)) as case:
-                return _outcome(task, truth, case.verdict)
-        except RcaError as error:
-            return _outcome(task, truth, None, str(error))
+    try:
+        with analyze([task.bundle], options=_options(task, truth)) as case:
+            return _outcome(task, truth, case.verdict)
+    except RcaError as error:
+        return _outcome(task, truth, None, str(error))
 
 
 def _options(task: Task, truth: dict[str, Any]) -> Options:
