@@ -168,6 +168,30 @@ def test_blocks_that_belong_to_no_running_request(case: Case) -> None:
     assert values(case, "kv_per_request") == [0.05, 0.113, 0.062, 0.9]
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_tokens_of_the_cache_that_a_running_request_holds(case: Case, engine: str) -> None:
+    """A pool of 200 blocks, then one of 100: half of it is 800 tokens less, and not more a request."""
+    metrics = add_source(case, "metrics")
+    for name, level in (
+        ("num_requests_running", [4, 0, 4]),
+        ("kv_cache_usage_perc", [0.5, 0.1, 0.5]),
+    ):
+        known = {
+            "num_requests_running": "num_running_reqs",
+            "kv_cache_usage_perc": "token_usage",
+        }
+        called = name if engine == "vllm" else known[name]
+        add_series(case, metrics, f"{engine}:{called}", POD, list(enumerate(level)))
+    if engine == "vllm":
+        for at, blocks in ((0, "200"), (2, "100")):
+            size = {**POD, "num_gpu_blocks": blocks, "block_size": "16"}
+            add_series(case, metrics, "vllm:cache_config_info", size, [(at, 1)])
+    else:
+        add_series(case, metrics, "sglang:max_total_num_tokens", POD, [(0, 3200), (2, 1600)])
+    assign(case)
+    assert values(case, "kv_tokens_per_request") == [400.0, 200.0]
+
+
 def test_an_engine_that_goes_on_after_its_caller_has_gone(case: Case) -> None:
     trace = add_source(case, "trace")
     add_request(case, trace, "a", engine_s=0.9)

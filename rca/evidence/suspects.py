@@ -29,6 +29,8 @@ from rca.signals import load
 
 _KEPT = 200
 _FEWEST_SPANS = 5
+_ENOUGH = 8
+"""Points from which on a median says what is usual."""
 _OWN_FLOOR = 1e-4
 """Spread that a metric has at least beside others of its service, as a share of its mean."""
 _SPAN_ROLES = ("call_gap", "span_self", "span_errors")
@@ -104,10 +106,16 @@ def _level(move: Move) -> float:
 def _one(move: Move, usual: float) -> float:
     floor, largest, _, _ = _settings()
     before, after = move.reference.values, move.observed.values
-    level = abs(float(np.mean(before)))
+    if move.signal.role in _SPAN_ROLES and len(before) >= _ENOUGH:
+        # Single slow calls of a healthy time say little of what is usual.
+        level = abs(float(np.median(before)))
+        deviation = 1.4826 * float(np.median(np.abs(before - np.median(before))))
+        spread = max(deviation, 0.5 * float(np.std(before)))
+    else:
+        level, spread = abs(float(np.mean(before))), float(np.std(before))
     if move.signal.source == "metrics":
         level = max(level, usual)
-    spread = max(float(np.std(before)), floor * level, 1e-9)
+    spread = max(spread, floor * level, 1e-9)
     shift = abs(float(np.median(after)) - float(np.median(before)))
     return float(np.log1p(min(shift / spread, largest))) * weight(move.signal.role)
 

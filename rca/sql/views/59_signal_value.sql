@@ -34,7 +34,9 @@ SELECT source, role, service, '', part, ts_ns, num, den FROM context_value
 UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM cost_value
 UNION ALL
-SELECT 'trace', role, service, '', part, ts_ns, num, den FROM text_cost_value;
+SELECT 'trace', role, service, '', part, ts_ns, num, den FROM text_cost_value
+UNION ALL
+SELECT 'metrics', role, service, '', part, ts_ns, num, den FROM kv_tokens_value;
 
 -- Groups of spans by time bins of a second, so that large traces stay small; same form as signal_value.
 CREATE VIEW span_signal AS
