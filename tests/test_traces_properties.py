@@ -11,8 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rca.parsers import recognise
-from rca.parsers.json_text import repair
-from rca.parsers.stream import read_head
+from rca.parsers.json_text import read_lines, repair
+from rca.parsers.span_rows import (
+    BATCH_ROWS,
+    Gathered,
+    Place,
+    SpanColumns,
+    SpanRow,
+    SpanRows,
+    joined,
+    joined_each,
+)
+from rca.parsers.stream import Blocks, read_head
 
 _KINDS = ["internal", "server", "client", "producer", "consumer"]
 _text = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=12)
@@ -153,3 +163,79 @@ def test_a_cut_document_is_mended_to_whole_spans(
             for span in trace.get("spans", [])
         ]
         assert kept == [t["spans"][0] for t in _as_jaeger(spans)["data"]][: len(kept)]
+
+
+_attributes = st.dictionaries(
+    st.sampled_from(["a", "}\n", '"}', "é"]), st.text(max_size=6) | _scalar
+)
+_resources = st.sampled_from([b"{}", b'{"resource.x":1}', b'{"resource.y":"}"}'])
+_ids = st.text("0aF5", max_size=5) | _span_id | st.sampled_from(["0" * 16, "é", "7uGbfsPBsXQ="])
+
+
+@given(st.lists(st.tuples(_attributes, _resources)))
+def test_joined_at_once_as_one_by_one(told: list[tuple[dict[str, Any], bytes]]) -> None:
+    found = joined_each([a for a, _ in told], [r for _, r in told])
+    assert found == [joined(attributes, resource) for attributes, resource in told]
+
+
+@given(st.lists(st.tuples(_ids, st.none() | _ids), max_size=8))
+def test_columns_as_rows(told: list[tuple[str, str | None]]) -> None:
+    """Ids are in normal form whether they came by rows or by columns, a bad one among them or not."""
+    ids, parents = [a for a, _ in told], [b for _, b in told]
+    n = len(told)
+    columns = SpanColumns(
+        ids, ids, parents, ["s"] * n, ["n"] * n, [None] * n, [1] * n, [2] * n, ["ok"] * n, [b"{}"] * n
+    )  # fmt: skip
+    by_columns, by_rows = _Kept(), _Kept()
+    rows = SpanRows(by_columns)
+    rows.add_columns(columns)
+    rows.flush()
+    for one, parent in told:  # a batch of one has no other id that decides for it
+        rows = SpanRows(by_rows)
+        rows.add(SpanRow(one, one, parent, "s", "n", None, 1, 2, "ok", b"{}"))
+        rows.flush()
+    assert by_columns.rows == by_rows.rows
+
+
+class _Kept:
+    """A sink that keeps the rows."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def insert(self, table: str, rows: Any) -> None:
+        assert table == "span"
+        self.rows += rows.to_pylist()
+
+    def count_elements(self, n: int) -> None: ...
+
+    def note(self, level: str, code: str, message: str, **more: Any) -> None: ...
+
+    def describe(self, **facts: Any) -> None: ...
+
+
+@given(st.lists(st.integers(0, 2 * BATCH_ROWS), max_size=4))
+def test_gathered_spans_keep_their_order(sizes: list[int]) -> None:
+    handed: list[tuple[int, bytes]] = []
+
+    def write(spans: list[int], places: list[Place]) -> None:
+        assert 0 < len(spans) == len(places) < BATCH_ROWS
+        handed.extend(
+            (span, resource) for span, (_, resource) in zip(spans, places, strict=True)
+        )
+
+    gathered = Gathered(write)
+    for number, size in enumerate(sizes):
+        gathered.add(list(range(size)), [(None, b"%d" % number)] * size)
+    gathered.flush()
+    assert handed == [(k, b"%d" % n) for n, size in enumerate(sizes) for k in range(size)]
+
+
+@given(st.lists(st.sampled_from([b"a", b" ", b"\r", b"\n"]), max_size=30), st.integers(1, 9))
+def test_lines_across_blocks(parts: list[bytes], block_bytes: int) -> None:
+    data = b"".join(parts)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lines"
+        path.write_bytes(data)
+        lines = list(read_lines(Blocks(path, block_bytes)))
+    assert lines == [line.strip() for line in data.split(b"\n") if line.strip()]

@@ -12,7 +12,15 @@ import msgspec
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import first, mapping, read_whole, sketch
-from rca.parsers.span_rows import KINDS, SpanRow, SpanRows, joined, resource_json
+from rca.parsers.span_rows import (
+    KINDS,
+    Gathered,
+    Place,
+    SpanColumns,
+    SpanRows,
+    joined_each,
+    resource_json,
+)
 from rca.parsers.stream import read_head
 
 _STATUS = {"ERROR": "error", "OK": "ok"}
@@ -104,12 +112,12 @@ def _typed(tag: Tag) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _place_of(text: bytes) -> tuple[str | None, bytes]:
+def _place_of(text: bytes) -> Place:
     """The same processes come with every trace."""
     return _place(_decode_process(text))
 
 
-def _place(process: Process | None) -> tuple[str | None, bytes]:
+def _place(process: Process | None) -> Place:
     if process is None:
         return None, b"{}"
     return process.serviceName or None, resource_json(values(process.tags))
@@ -120,32 +128,42 @@ class SpanReader:
 
     def __init__(self, sink: Sink) -> None:
         self._sink, self.rows = sink, SpanRows(sink)
+        self._gathered = Gathered(self._write)
 
-    def add(self, span: Span, service: str | None, resource: bytes) -> None:
-        """One span recorded by a service with these resource attributes."""
-        trace_id, span_id = span.traceID, span.spanID
-        tags = values(span.tags)
-        start = span.startTime * 1000 if span.startTime else None
-        parent = self._link(span, trace_id, span_id) if span.references else span.parentSpanID
-        kind = tags.get("span.kind")
-        self.rows.add(
-            SpanRow(
-                trace_id,
-                span_id,
-                parent or None,
-                service,
-                span.operationName,
-                kind if kind in KINDS else _kind(kind),
-                start,
-                None if span.duration is None or start is None else span.duration * 1000,
-                _status(tags) if "error" in tags or "otel.status_code" in tags else "unset",
-                joined(tags, resource),
-            )
+    def add(self, spans: list[Span], places: list[Place]) -> None:
+        """Spans, and for each of them who recorded it."""
+        self._gathered.add(spans, places)
+        for span in spans:
+            if span.warnings:
+                self.warn(span.warnings)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        self._gathered.flush()
+        self.rows.flush()
+
+    def _write(self, spans: list[Span], places: list[Place]) -> None:
+        tags = [values(span.tags) for span in spans]
+        starts = [span.startTime * 1000 if span.startTime else None for span in spans]
+        columns = SpanColumns(
+            [span.traceID for span in spans],
+            [span.spanID for span in spans],
+            [(self._link(s) if s.references else s.parentSpanID) or None for s in spans],
+            [service for service, _ in places],
+            [span.operationName for span in spans],
+            [_kind(found["span.kind"]) if "span.kind" in found else None for found in tags],
+            starts,
+            [
+                None if span.duration is None or start is None else span.duration * 1000
+                for span, start in zip(spans, starts, strict=True)
+            ],
+            [_status(found) for found in tags],
+            joined_each(tags, [resource for _, resource in places]),
         )
-        if span.logs:
-            self._add_logs(span)
-        if span.warnings:
-            self.warn(span.warnings)
+        self.rows.add_columns(columns)
+        for span in spans:
+            if span.logs:
+                self._add_logs(span)
 
     def _add_logs(self, span: Span) -> None:
         for log in span.logs or ():
@@ -154,7 +172,7 @@ class SpanReader:
             name = str(fields.pop(named)) if named else "log"
             self.rows.add_event(span.traceID, span.spanID, log.timestamp * 1000, name, fields)
 
-    def _link(self, span: Span, trace_id: str, span_id: str) -> str | None:
+    def _link(self, span: Span) -> str | None:
         """The parent among the references; the others become links."""
         parent: Reference | None = None
         for other in span.references or ():
@@ -162,8 +180,8 @@ class SpanReader:
             if parent is None and same and other.refType == "CHILD_OF":
                 parent = other
                 continue
-            target = other.traceID or trace_id, other.spanID
-            self.rows.add_link(trace_id, span_id, target, {"ref_type": other.refType})
+            target = other.traceID or span.traceID, other.spanID
+            self.rows.add_link(span.traceID, span.spanID, target, {"ref_type": other.refType})
         return parent.spanID if parent else span.parentSpanID
 
     def warn(self, warnings: Iterable[str]) -> None:
@@ -183,7 +201,8 @@ class SpanReader:
 
 
 def _kind(told: Any) -> str | None:
-    kind = str(told).lower()
+    kind = str(told)
+    kind = kind if kind in KINDS else kind.lower()
     return kind if kind in KINDS else None
 
 
@@ -230,16 +249,15 @@ def _read(path: Path, sink: Sink) -> None:
             sink.note(
                 "warning", "bad_trace", f"traces not as Jaeger has them: {error}", lost=True
             )
-    reader.rows.flush()
+    reader.flush()
     if traces and not reader.rows.count and whole.damage is None:
         sink.note("info", "no_spans", "traces without spans")
 
 
 def _add_trace(trace: Trace, reader: SpanReader) -> None:
     places = {key: _place_of(bytes(text)) for key, text in (trace.processes or {}).items()}
-    for span in trace.spans or ():
-        place = places.get(span.processID or "")
-        reader.add(span, *(_place(span.process) if place is None else place))
+    spans = trace.spans or []
+    reader.add(spans, [places.get(s.processID or "") or _place(s.process) for s in spans])
     if trace.warnings:
         reader.warn(trace.warnings)
 

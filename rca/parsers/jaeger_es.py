@@ -75,8 +75,8 @@ def _read(path: Path, sink: Sink) -> None:
         process = document.process
         service = process.serviceName if process else None
         resource = resource_json(values(process.tags)) if process else b"{}"
-        reader.add(document, service, resource)
-    reader.rows.flush()
+        reader.add([document], [(service, resource)])
+    reader.flush()
     if bad:
         sink.count_elements(bad)
         sink.note(

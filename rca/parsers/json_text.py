@@ -134,15 +134,15 @@ def read_whole(path: Path, max_depth: int, decode: Any) -> tuple[Any, Whole]:
 
 def read_lines(blocks: Blocks) -> Iterator[bytes]:
     """The lines of a file that hold more than blanks, without their ends."""
-    rest = b""
+    begun: list[bytes] = []  # of a line, which may go on for many blocks
     for block in blocks:
-        lines = (rest + block).split(b"\n")
-        rest = lines.pop()
-        for line in lines:
-            if line.strip():
-                yield line.strip()
-    if rest.strip():
-        yield rest.strip()
+        first, *others = block.split(b"\n")
+        begun.append(first)
+        if others:
+            whole, begun = b"".join(begun), [others.pop()]
+            yield from filter(None, map(bytes.strip, (whole, *others)))
+    if last := b"".join(begun).strip():
+        yield last
 
 
 def read_documents(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,7 +12,14 @@ import msgspec
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
-from rca.parsers.span_rows import SpanRow, SpanRows, joined, resource_json
+from rca.parsers.span_rows import (
+    Gathered,
+    Place,
+    SpanColumns,
+    SpanRows,
+    joined_each,
+    resource_json,
+)
 from rca.parsers.stream import Blocks, read_head
 
 _KINDS = ("internal", "server", "client", "producer", "consumer")
@@ -123,6 +131,7 @@ class Document(msgspec.Struct, rename="camel", gc=False):
     resource_logs: list[msgspec.Raw] | None = None
 
 
+_Spans = Gathered[_Span]
 _decode = msgspec.json.Decoder(Document, strict=False).decode
 
 
@@ -164,59 +173,76 @@ def _resources(document: Document) -> Iterator[_ResourceSpans]:
             yield from _resources(inner)
 
 
-def _add(document: Document, rows: SpanRows) -> None:
+def _add(document: Document, spans: _Spans) -> None:
     for group in _resources(document):
         resource = attributes(group.resource.attributes) if group.resource else {}
         service = resource.get("service.name")
         for scope in group.scope_spans or group.instrumentation_library_spans or ():
             by = scope.scope or scope.instrumentation_library
             encoded = resource_json(resource, by.name if by else "", by.version if by else "")
-            for span in scope.spans or ():
-                _add_span(span, None if service is None else str(service), encoded, rows)
+            place = None if service is None else str(service), encoded
+            found = scope.spans or []
+            spans.add(found, [place] * len(found))
 
 
-def _add_span(span: _Span, service: str | None, resource: bytes, rows: SpanRows) -> None:
-    trace_id, span_id = span.trace_id, span.span_id
-    start = span.start_time_unix_nano or None
-    end = span.end_time_unix_nano or None
-    found = attributes(span.attributes)
-    status = span.status
-    if status and status.message:
-        found.setdefault("otel.status_description", status.message)
-    rows.add(
-        SpanRow(
-            trace_id,
-            span_id,
-            span.parent_span_id or None,
-            service,
-            span.name,
-            _KIND.get(span.kind) if span.kind is not None else None,
-            start,
-            None if start is None or end is None else end - start,
-            _STATUS.get(status.code, "unset")
-            if status and status.code is not None
-            else "unset",
-            joined(found, resource),
-        )
+def _write(rows: SpanRows, spans: list[_Span], places: list[Place]) -> None:
+    starts = [span.start_time_unix_nano or None for span in spans]
+    ends = [span.end_time_unix_nano or None for span in spans]
+    columns = SpanColumns(
+        [span.trace_id for span in spans],
+        [span.span_id for span in spans],
+        [span.parent_span_id or None for span in spans],
+        [service for service, _ in places],
+        [span.name for span in spans],
+        [None if span.kind is None else _KIND.get(span.kind) for span in spans],
+        starts,
+        [
+            None if start is None or end is None else end - start
+            for start, end in zip(starts, ends, strict=True)
+        ],
+        ["unset" if span.status is None else _status(span.status) for span in spans],
+        joined_each([_told(span) for span in spans], [resource for _, resource in places]),
     )
+    rows.add_columns(columns)
+    for span in spans:
+        if span.events or span.links:
+            _add_points(span, rows)
+
+
+def _status(status: _Status) -> str:
+    return "unset" if status.code is None else _STATUS.get(status.code, "unset")
+
+
+def _told(span: _Span) -> dict[str, Any]:
+    """The attributes of a span, and what its status says."""
+    found = attributes(span.attributes)
+    if span.status is not None and span.status.message:
+        found.setdefault("otel.status_description", span.status.message)
+    return found
+
+
+def _add_points(span: _Span, rows: SpanRows) -> None:
+    """The events and links of a span."""
     for event in span.events or ():
         rows.add_event(
-            trace_id, span_id, event.time_unix_nano, event.name, attributes(event.attributes)
-        )
+            span.trace_id, span.span_id, event.time_unix_nano, event.name, attributes(event.attributes),
+        )  # fmt: skip
     for link in span.links or ():
         target = link.trace_id, link.span_id
-        rows.add_link(trace_id, span_id, target, attributes(link.attributes))
+        rows.add_link(span.trace_id, span.span_id, target, attributes(link.attributes))
 
 
 def _read(path: Path, sink: Sink) -> None:
     rows = SpanRows(sink)
+    spans = Gathered(partial(_write, rows))
     if starts_with_a_line(read_head(path)):
-        _read_json_lines(path, rows, sink)
+        _read_json_lines(path, spans, rows, sink)
     else:
         document, whole = read_whole(path, 7, _decode)
         if whole.damage:
             sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-        _add(cast(Document, document), rows)
+        _add(cast(Document, document), spans)
+    spans.flush()
     rows.flush()
 
 
@@ -232,7 +258,7 @@ def starts_with_a_line(head: Head) -> bool:
     return True
 
 
-def _read_json_lines(path: Path, rows: SpanRows, sink: Sink) -> None:
+def _read_json_lines(path: Path, spans: _Spans, rows: SpanRows, sink: Sink) -> None:
     blocks = Blocks(path)
     bad, others, lines = 0, 0, 0
     for line in read_lines(blocks):
@@ -244,9 +270,9 @@ def _read_json_lines(path: Path, rows: SpanRows, sink: Sink) -> None:
             problem = str(error)
             continue
         others += document.resource_metrics is not None or document.resource_logs is not None
-        _add(document, rows)
+        _add(document, spans)
     if bad and lines == 1:
-        _salvage_only_line(path, rows, sink)
+        _salvage_only_line(path, spans, sink)
     elif bad:
         sink.count_elements(bad)
         sink.note(
@@ -256,6 +282,7 @@ def _read_json_lines(path: Path, rows: SpanRows, sink: Sink) -> None:
             count=bad,
             lost=True,
         )
+    spans.flush()
     if bad and not rows.count:
         raise ParseError(f"none of {lines} lines can be read: {problem}", path=str(path))
     if blocks.damage:
@@ -270,10 +297,10 @@ def _read_json_lines(path: Path, rows: SpanRows, sink: Sink) -> None:
         )
 
 
-def _salvage_only_line(path: Path, rows: SpanRows, sink: Sink) -> None:
+def _salvage_only_line(path: Path, spans: _Spans, sink: Sink) -> None:
     document, whole = read_whole(path, 7, _decode)
     sink.note("warning", "truncated", f"cut short: {whole.damage}", lost=True)
-    _add(cast(Document, document), rows)
+    _add(cast(Document, document), spans)
 
 
 def _recognise(head: Head) -> bool:
