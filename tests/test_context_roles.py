@@ -209,3 +209,49 @@ def test_lines_of_compilation_at_any_level(case: Case) -> None:
     assert [(s, n) for s, n, _ in values(case, "compile_lines")] == [
         (10.0, 1.0), (20.0, 1.0), (30.0, 0.0), (40.0, 0.0),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "role"),
+    [
+        ("nv_trt_llm_request_metrics", {"request_type": "scheduled"}, "running"),
+        ("nv_trt_llm_request_metrics", {"request_type": "waiting"}, "waiting"),
+        ("nv_trt_llm_request_metrics", {"request_type": "max"}, None),
+        ("nv_trt_llm_kv_cache_block_metrics", {"kv_cache_block_type": "fraction"}, "kv_usage"),
+        ("nv_trt_llm_kv_cache_block_metrics", {"kv_cache_block_type": "used"}, None),
+        ("nv_llm_input_token_len_sum", {}, "prompt_tokens"),
+        ("nv_llm_output_token_len_sum", {}, "output_tokens"),
+        ("nv_inference_request_success", {}, "finish_rate"),
+        ("vllm:gpu_prefix_cache_hit_rate", {}, "prefix_hit_rate"),
+        ("vllm:spec_decode_draft_acceptance_rate", {}, "spec_acceptance"),
+        ("envoy_http_downstream_rq_total", {}, "arrival_rate"),
+        ("envoy_http_downstream_rq_xx", {"envoy_response_code_class": "5"}, "error_rate"),
+        ("envoy_http_downstream_rq_xx", {"envoy_response_code_class": "2"}, None),
+        ("envoy_http_downstream_cx_tx_bytes_total", {}, "response_bytes"),
+        ("db_client_operation_duration_seconds_sum", {"server_address": "pg"}, "downstream_latency"),
+        ("db_client_operation_duration_seconds_count", {"server_address": "pg"}, "downstream_rate"),
+        ("up", {"job": "vllm"}, "answering_scrapes"),
+    ],
+)  # fmt: skip
+def test_names_of_engines_and_gateways(
+    case: Case, name: str, labels: dict[str, str], role: str | None
+) -> None:
+    add_series(case, add_source(case, "metrics"), name, labels, [(0, 1), (15, 2)])
+    assign(case)
+    roles = {r for (r,) in case.rows("SELECT role FROM series_role")}
+    assert role in roles if role else not any(r in meanings() for r in roles)
+
+
+def test_what_a_process_collects_while_it_starts_is_no_pause(case: Case) -> None:
+    metrics = add_source(case, "metrics")
+    counts = [(0, 100), (15, 101), (30, 60), (45, 61)]
+    name, labels = "python_gc_collections_total", {"generation": "2", "job": "vllm"}
+    add_series(case, metrics, name, labels, counts, "counter")
+    add_series(case, metrics, "vllm:num_preemptions_total", {"job": "vllm"}, counts, "counter")
+    assign(case)
+    assert [v[:2] for v in values(case, "gc_full")] == [(15.0, 1.0), (45.0, 1.0)]
+    assert [v[:2] for v in values(case, "preemptions")] == [
+        (15.0, 1.0),
+        (30.0, 60.0),
+        (45.0, 1.0),
+    ]

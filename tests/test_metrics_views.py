@@ -39,12 +39,12 @@ def test_samples_are_aligned(case: Case) -> None:
 
 def test_counter_rate_knows_restarts_and_passes_over_nan(case: Case) -> None:
     rows = case.rows(
-        "SELECT series_id, ts_ns, dt_ns, delta, rate FROM counter_rate ORDER BY ts_ns"
+        "SELECT series_id, ts_ns, dt_ns, delta, rate, restarted FROM counter_rate ORDER BY ts_ns"
     )
     assert rows == [
-        (0, 12 * _SECOND, 10 * _SECOND, 10.0, 1.0),
-        (0, 22 * _SECOND, 10 * _SECOND, 3.0, 0.3),
-        (0, 52 * _SECOND, 30 * _SECOND, 3.0, 0.1),
+        (0, 12 * _SECOND, 10 * _SECOND, 10.0, 1.0, False),
+        (0, 22 * _SECOND, 10 * _SECOND, 3.0, 0.3, True),
+        (0, 52 * _SECOND, 30 * _SECOND, 3.0, 0.1, False),
     ]
 
 

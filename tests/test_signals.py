@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -143,6 +145,18 @@ def test_scan_is_silent_on_healthy_noise(seed: int) -> None:
         for i, role in enumerate(roles)
     ]
     assert stretches(signals) == []
+
+
+def test_unrest_that_could_lie_anywhere_does_not_widen_an_incident() -> None:
+    """The lead-in would be swallowed, and nothing healthy left to compare with."""
+    drift = np.cumsum(np.random.default_rng(6).normal(0, 0.05, 110))
+    symptoms = []
+    for number, role in enumerate(("ttft", "e2e_latency", "itl")):
+        values = np.exp(drift + np.random.default_rng(600 + number).normal(0, 0.1, 110))
+        values[45:85] *= 6
+        symptoms.append(replace(latency(list(values), [], role), baseline=EMPTY))
+    ((first, last),) = stretches(symptoms)
+    assert (abs(first - 45) <= 2, abs(last - 84) <= 2) == (True, True)
 
 
 def test_two_stretches_that_nearly_touch_are_one_incident() -> None:

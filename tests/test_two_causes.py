@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rca.catalogue import load
-from rca.hypotheses import Facts, Moved, judge, observe
+from rca.hypotheses import Facts, Moved, elsewhere, judge, observe
 from rca.hypotheses.change_fit import Change
 from rca.hypotheses.scoring import Scored
 from rca.weights import settings
@@ -274,3 +276,57 @@ def test_any_build_may_hold_what_is_said_to_come_with_one() -> None:
     }
     first = answer(facts(asked, (BUILD,)))[0]
     assert (first.cause.id, first.change) == ("structured_output_compile", BUILD)
+
+
+def test_a_called_service_that_waits_for_connections_is_not_the_slow_one() -> None:
+    """Its callers see it slow, and so does its own server; what it calls answers as fast as ever."""
+    moves = (
+        Moved("E1", "dependency_time", 1.0, "trace", "retriever"),
+        Moved("E2", "downstream_latency", 1.0, "metrics", "retriever"),
+        Moved("E3", "gateway_latency", 1.0, "metrics", "retriever"),
+        Moved("E4", "call_wait", 1.0, "trace", "database"),
+        Moved("E5", "outside_engine", 1.0, "trace", "gateway"),
+        Moved("E6", "dependency_time", 0.05, "trace", "database"),
+    )
+    called = frozenset({"retriever", "database"})
+    waits = Moved("E7", "pool_waiters", 1.0, "metrics", "retriever")
+    busy = Facts(moves, frozenset({"engine"}), called, frozenset(), (), 600.0)
+    assert answer(busy)[0].cause.id == "dependency_slow"
+    exhausted = replace(busy, moved=(*moves, waits))
+    assert answer(exhausted)[0].cause.id == "connection_pool_exhausted"
+    slow = Moved("E8", "dependency_time", 0.9, "trace", "database")
+    assert answer(replace(exhausted, moved=(slow, *exhausted.moved)))[0].decided
+
+
+@pytest.mark.parametrize(
+    ("calls", "decode", "blamed"),
+    [(0.01, 0.9, False), (0.6, 0.3, True), (0.01, 0.1, True)],
+    ids=["engine", "calls", "unknown"],
+)
+def test_calls_that_hold_none_of_the_added_latency_are_not_to_blame(
+    calls: float, decode: float, blamed: bool
+) -> None:
+    shares = (("decode", decode), ("calls of retriever", calls))
+    found = replace(facts(SLOW_CALLS), shares=shares)
+    first = answer(found)[0]
+    assert (first.cause.id == "dependency_slow" and first.confidence > 0.5) == blamed
+    causes = load()
+    assert not elsewhere(causes["tiny_batch"], shares), "it makes the queue longer"
+    assert not elsewhere(causes["cold_start"], shares), "no part is known to be its own"
+    assert not elsewhere(causes["dependency_slow"], ()), "no trace tells"
+
+
+@pytest.mark.parametrize("role", ["arrival_rate", "prompt_tokens", "output_tokens"])
+def test_demand_that_fell_is_held_against_no_cause(role: str) -> None:
+    """Callers get fewer answers while it is slow; more demand would be another cause."""
+    causes = [c for c in load().values() if c.expected.get(role, (1, 0.0))[0] == 0]
+    assert causes
+    for cause in causes:
+        required = min(cause.requires)
+        mark = {required: 0.9 * cause.expected[required][0]}
+        alone, fell, rose = (
+            judge(facts(mark | more), [cause])[0].score
+            for more in ({}, {role: -0.9}, {role: 0.9})
+        )
+        assert fell == pytest.approx(alone)
+        assert rose < alone

@@ -50,6 +50,7 @@ class Facts:
         called: Services that others call, engines left out.
         slow: Services whose calls have become slow.
         half_life_s: Half-life of a change's weight.
+        shares: Parts of the added latency with their shares of it; empty when no trace tells.
     """
 
     moved: tuple[Moved, ...]
@@ -58,6 +59,7 @@ class Facts:
     slow: frozenset[str]
     changes: tuple[Change, ...]
     half_life_s: float
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 def rank(case: Case, without: frozenset[str] = frozenset()) -> None:
@@ -74,10 +76,9 @@ def rank(case: Case, without: frozenset[str] = frozenset()) -> None:
     causes = catalogue.of(case).values()
     scored = judge(found, [c for c in causes if c.id not in without])
     kept = [s for s in scored if s.score > 0.05][:_KEPT]
-    shares = case.rows(
-        "SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL"
-    )
-    rows = [_row(i + 1, s, scored, observed, shares) for i, s in enumerate(kept or scored[:3])]
+    rows = [
+        _row(i + 1, s, scored, observed, found.shares) for i, s in enumerate(kept or scored[:3])
+    ]
     case.insert("hypothesis", pl.DataFrame(rows, infer_schema_length=None))
     _record_guard(case, confidence.guarded(scored, observed))
 
@@ -99,8 +100,15 @@ def facts(case: Case) -> Facts:
     )
     return Facts(
         moved, known, frozenset(s for s in called - known if not is_engine(s)),
-        slow_dependencies(case), tuple(changes(case)), half_life(case),
+        slow_dependencies(case), tuple(changes(case)), half_life(case), _shares(case),
     )  # fmt: skip
+
+
+def _shares(case: Case) -> tuple[tuple[str, float], ...]:
+    rows = case.rows(
+        "SELECT part, share FROM attribution WHERE part <> 'residual' AND share IS NOT NULL"
+    )
+    return tuple((part, share) for part, share in rows)
 
 
 def _services(case: Case, query: str) -> frozenset[str]:
@@ -110,11 +118,32 @@ def _services(case: Case, query: str) -> frozenset[str]:
 def observe(found: Facts) -> dict[str, Observed]:
     """The strongest evidence of each role, read for the service that it is measured at."""
     seen: dict[str, Observed] = {}
+    waiting = _waits_for_connections(found)
     for one in found.moved:
         role = _role_at(one, found)
+        if role in _TIME_OF_CALLED and one.service in waiting:
+            continue
         if role is not None:
             seen.setdefault(role, Observed(one.id, role, one.strength, one.source))
     return seen
+
+
+_TIME_OF_CALLED = ("dependency_time", "downstream_latency", "callee_time")
+
+
+def _waits_for_connections(found: Facts) -> frozenset[str | None]:
+    """Called services that wait for connections of their own: their time says nothing of their work.
+
+    What they call has a time of its own, and is the one that is slow or not.
+    """
+    least = settings()["guard_move"]
+    return frozenset(
+        one.service
+        for one in found.moved
+        if one.role in ("pool_waiters", "pool_wait")
+        and one.strength >= least
+        and one.service in found.called
+    )
 
 
 def _role_at(one: Moved, found: Facts) -> str | None:
@@ -141,7 +170,10 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
     observed = observe(found)
 
     def one(cause: Cause, beside: Cause | None = None) -> Scored:
-        return score(cause, observed, found.changes, found.half_life_s, found.slow, beside)
+        told = score(cause, observed, found.changes, found.half_life_s, found.slow, beside)
+        if elsewhere(cause, found.shares):
+            _rule_out(told)
+        return told
 
     scored = [one(c) for c in causes]
     _let_generic_ones_yield(scored)
@@ -154,6 +186,34 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
         scored = [*together, *(s for s in scored if s.cause.id not in ids)]
     confidence.calibrate(scored, observed)
     return scored
+
+
+def elsewhere(cause: Cause, shares: Sequence[tuple[str, float]]) -> bool:
+    """Whether a cause acts on calls to other services while the latency was added inside of the engine.
+
+    A slow call cannot make the engine's queue, prefill and decode longer, nor its first token late. That it
+    moved too, by hardly any of the added latency, is another trouble or none.
+    """
+    numbers = settings()
+    table, inside = numbers["part_roles"], set(numbers["engine_parts"])
+    makes = {r for r, (sign, _) in cause.expected.items() if sign}
+    longer = {part for part, roles in table.items() if makes & set(roles)}
+    delays_first = cause.expected.get("ttft", (0, 0.0))[0] > 0
+    if delays_first or "calls" not in longer or longer & inside:
+        return False
+    share = explained_share(cause, shares)
+    within = sum(s for part, s in shares if part in inside)
+    return (
+        share is not None
+        and share < numbers["least_share"]
+        and within >= numbers["mostly_inside"]
+    )
+
+
+def _rule_out(one: Scored) -> None:
+    numbers = settings()
+    one.decided = False
+    one.score = min(one.score, numbers["unknown_score"] * numbers["mark_unmoved"])
 
 
 def _let_generic_ones_yield(scored: Sequence[Scored]) -> None:

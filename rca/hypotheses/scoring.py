@@ -123,6 +123,8 @@ def _weigh(
                 result.missing.append((role, weight))
                 weights += numbers["missing"] * weight
             continue
+        if not sign and role in numbers["demand"] and seen.strength < 0:
+            continue
         others_doing = role in accounted and sign * seen.strength <= 0
         if others_doing or (role in spared and not seen.moved):
             continue

@@ -64,6 +64,8 @@ SELECT
     ts_ns - before_ns AS dt_ns,
     -- Gain in the counter's unit.
     CASE WHEN value < before THEN value ELSE value - before END AS delta,
+    -- Whether its process started again in between.
+    value < before AS restarted,
     -- Gain a second.
     CASE WHEN value < before THEN value ELSE value - before END
         / ((ts_ns - before_ns) / 1e9) AS rate

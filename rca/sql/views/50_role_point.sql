@@ -11,6 +11,8 @@ WITH point AS (
     JOIN series AS s ON s.id = r.series_id
     JOIN source AS src ON src.id = s.source_id
     WHERE r.how IN ('rate', 'num', 'den')
+        -- Loading code collects garbage as well: what a process collected while it started is no pause of its work.
+        AND NOT (r.role = 'gc_full' AND c.restarted)
     UNION ALL
     SELECT r.role, r.service, r.replica, r.combine, r.how, src.part, src.id,
         v.ts_ns + src.shift_ns,

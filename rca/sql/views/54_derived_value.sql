@@ -185,7 +185,7 @@ engine_service AS (SELECT DISTINCT coalesce(service, '') AS service FROM engine_
 call AS (
     SELECT s.source_id, src.part, s.trace_id, s.span_id, s.start_ns + src.shift_ns AS ts_ns, s.dur_ns,
         coalesce(s.attributes ->> '$."server.address"', s.attributes ->> '$."peer.service"',
-            s.attributes ->> '$."db.system"') AS callee
+            s.attributes ->> '$."db.system.name"', s.attributes ->> '$."db.system"') AS callee
     FROM trace_span AS s
     JOIN source AS src ON src.id = s.source_id
     WHERE s.kind = 'client' AND s.dur_ns IS NOT NULL
