@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +16,7 @@ from rca.parsers.nsys_sqlite_tables import FIXED, ID, INTEGER, SIZE, Selection
 BATCH_ROWS = 131_072
 YEAR_2096_NS = 4_000_000_000_000_000_000
 _NARROW = ("device", "registers", "sm_count", "number", "cpu")  # columns of 32 bits in the case
+_CALL = pl.Enum(["driver", "runtime"])
 NO_STRINGS = pl.DataFrame(schema={"id": pl.Int64, "value": pl.String})
 _NEEDED = {  # by table: what a row is nothing without
     "memory_event": ("delta_bytes",), "graph_node": ("id",), "sched_event": ("is_in",),
@@ -53,7 +54,8 @@ def decoded(batch: Any, selection: Selection, strings: pl.DataFrame) -> pl.DataF
     others = [pl.col(c).cast(pl.Int32, strict=False) for c in _NARROW if c in rows.columns]
     for column in selection.columns:
         if column.type == FIXED:
-            others.append(pl.lit(column.choices[0][1]).alias(column.name))
+            text = column.choices[0][1]
+            others.append(pl.lit(text, _one_of([text])).alias(column.name))
         elif column.name not in rows.columns:
             kind = pl.Int64 if column.type == INTEGER else pl.String
             others.append(pl.lit(None, kind).alias(column.name))
@@ -91,7 +93,13 @@ def _size(packed: pl.Series) -> pl.Series:
 
 
 def _replaced(numbers: pl.Series, old: pl.Series, new: pl.Series) -> pl.Series:
-    return numbers.replace_strict(old, new, default=None, return_dtype=pl.String)
+    kind = _one_of(new.to_list())
+    return numbers.replace_strict(old, new.cast(kind), default=None, return_dtype=kind)
+
+
+def _one_of(texts: Iterable[str | None]) -> pl.Enum:
+    """Some texts and the empty one: the database is given each once, and a number in each row."""
+    return pl.Enum(list(dict.fromkeys(["", *filter(None, texts)])))
 
 
 def _text(data: pl.Series) -> pl.Series:
@@ -123,8 +131,8 @@ class RowWriter:
         if "is_driver" in rows.columns:
             kind = (
                 pl.when(pl.col("is_driver") == 1)
-                .then(pl.lit("driver"))
-                .otherwise(pl.lit("runtime"))
+                .then(pl.lit("driver", _CALL))
+                .otherwise(pl.lit("runtime", _CALL))
             )
             rows = rows.with_columns(kind.alias("kind")).drop("is_driver")
         if "domain" in rows.columns:
