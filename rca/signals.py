@@ -193,19 +193,28 @@ def _name(signal: Signal) -> tuple[str, str, str, str]:
     return signal.source, signal.role, signal.service, signal.subject
 
 
+_KEYS = ("source", "role", "service", "subject", "part")
+
+
 def _grouped(rows: pl.DataFrame) -> Iterator[Signal]:
+    """Signals of the rows, whose points are in the order of time.
+
+    Figures that share a time have an order too, so that sums are the same each time. Sorted once and
+    cut: there may be thousands of groups of a few points.
+    """
+    codes = [f"{key}_code" for key in _KEYS]
+    numbers = [
+        pl.col(key).to_physical().alias(code) for key, code in zip(_KEYS, codes, strict=True)
+    ]
+    ordered = rows.with_columns(numbers).sort(*codes, "ts_ns", "num", "den")
+    runs = ordered.select(pl.struct(codes).rle_id()).to_series().to_numpy()
+    starts = np.flatnonzero(np.diff(runs, prepend=-1))
+    names = ordered[starts].select(pl.col(_KEYS).cast(pl.String)).rows()
+    columns = [ordered[name].to_numpy() for name in Points._fields]
     sides: dict[tuple[str, ...], dict[str, Points]] = {}
-    for key, group in rows.group_by("source", "role", "service", "subject", "part"):
-        *name, part = (str(k) for k in key)
-        sides.setdefault(tuple(name), {})[part] = _points(group)
+    for (*name, part), start, end in zip(names, starts, [*starts[1:], len(runs)], strict=True):
+        points = Points(*(column[start:end] for column in columns))
+        sides.setdefault(tuple(name), {})[part] = points
     for (source, role, service, subject), side in sides.items():
         incident, baseline = side.get("incident", EMPTY), side.get("baseline", EMPTY)
         yield Signal(source, role, service, subject, incident, baseline)
-
-
-def _points(rows: pl.DataFrame) -> Points:
-    """In the order of time; figures that share one have an order too, so that sums are the same each time."""
-    ordered = rows.select("ts_ns", "num", "den").sort("ts_ns", "num", "den")
-    return Points(
-        ordered["ts_ns"].to_numpy(), ordered["num"].to_numpy(), ordered["den"].to_numpy()
-    )

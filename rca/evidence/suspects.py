@@ -24,7 +24,15 @@ import numpy as np
 import polars as pl
 
 from rca.case import Case
-from rca.evidence.moves import MIN_POINTS, Move, incident_span, measure, whole_span
+from rca.evidence.moves import (
+    MIN_POINTS,
+    Move,
+    deviation,
+    incident_span,
+    measure,
+    median,
+    whole_span,
+)
 from rca.signals import load
 
 _KEPT = 200
@@ -100,7 +108,7 @@ def _too_few(move: Move) -> bool:
 
 
 def _level(move: Move) -> float:
-    return abs(float(np.median(move.reference.values)))
+    return abs(median(move.reference.values))
 
 
 def _one(move: Move, usual: float) -> float:
@@ -108,15 +116,14 @@ def _one(move: Move, usual: float) -> float:
     before, after = move.reference.values, move.observed.values
     if move.signal.role in _SPAN_ROLES and len(before) >= _ENOUGH:
         # Single slow calls of a healthy time say little of what is usual.
-        level = abs(float(np.median(before)))
-        deviation = 1.4826 * float(np.median(np.abs(before - np.median(before))))
-        spread = max(deviation, 0.5 * float(np.std(before)))
+        level = abs(median(before))
+        spread = max(deviation(before), 0.5 * float(np.std(before)))
     else:
         level, spread = abs(float(np.mean(before))), float(np.std(before))
     if move.signal.source == "metrics":
         level = max(level, usual)
     spread = max(spread, floor * level, 1e-9)
-    shift = abs(float(np.median(after)) - float(np.median(before)))
+    shift = abs(median(after) - median(before))
     return float(np.log1p(min(shift / spread, largest))) * weight(move.signal.role)
 
 
