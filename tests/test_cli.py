@@ -170,6 +170,18 @@ def test_usage_errors_exit_with_2() -> None:
     assert run("query", "a", "b", "--format", "xml").returncode == 2
 
 
+def test_ending_does_not_look_for_garbage() -> None:
+    """What lives to the end of a command is not looked through again by the interpreter's last collection."""
+    code = (
+        "import atexit, gc, sys; from rca.cli import main; sys.argv = ['rca', 'causes', 'no_such']\n"
+        "atexit.register(lambda: print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000)); main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.returncode) == ("True True\n", 1)
+
+
 def test_a_case_in_use_is_said(analysed: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     import duckdb
 
