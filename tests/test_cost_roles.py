@@ -274,3 +274,30 @@ def test_an_engine_on_tensorrt_llm_tells_of_requests_cache_and_batch(case: Case)
     assert values(case, "kv_usage") == [0.25, 0.5, 0.75]
     assert values(case, "prompt_throughput") == [66.667, 133.333]
     assert values(case, "prefix_hit_rate") == [0.5, 0.1]
+
+
+def test_less_work_than_must_be_is_a_cache_that_counts_no_hits(case: Case) -> None:
+    """As old engines have it: their cache may fail, which makes nothing be computed twice."""
+    metrics = add_source(case, "metrics")
+    for name, end in (
+        ("vllm:iteration_tokens_total_sum", 300.0),
+        ("vllm:iteration_tokens_total_count", 10.0),
+        ("vllm:prompt_tokens_total", 400.0),
+        ("vllm:generation_tokens_total", 200.0),
+    ):
+        add_series(case, metrics, name, POD, [(0, 0), (15, end)], "counter")
+    assign(case)
+    assert values(case, "recomputed") == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("told", "decode_ns"),
+    [({}, 1_500_000_000), ({"gen_ai.latency.time_in_model_decode": 1.4}, 1_400_000_000)],
+)
+def test_decode_is_what_follows_the_first_token_unless_the_engine_says(
+    case: Case, told: dict[str, float], decode_ns: int
+) -> None:
+    latency = {"gen_ai.latency.e2e": 2.0, "gen_ai.latency.time_to_first_token": 0.5, **told}
+    trace = add_source(case, "trace")
+    add_span(case, trace, "a", "sglang", "Req 1", 0, 2.0, **latency)
+    assert case.rows("SELECT decode_ns FROM engine_span") == [(decode_ns,)]

@@ -28,10 +28,13 @@ SELECT
     TRY_CAST(round(1e9 * TRY_CAST(coalesce(
         s.attributes ->> '$."gen_ai.latency.time_in_model_prefill"',
         s.attributes ->> '$."vllm.latency.prefill"') AS DOUBLE)) AS BIGINT) AS prefill_ns,
-    -- Time in decode, ns; NULL when not recorded.
-    TRY_CAST(round(1e9 * TRY_CAST(coalesce(
-        s.attributes ->> '$."gen_ai.latency.time_in_model_decode"',
-        s.attributes ->> '$."vllm.latency.decode"') AS DOUBLE)) AS BIGINT) AS decode_ns,
+    -- Time in decode, ns; what follows the first token where the engine writes no figure of its own, NULL when neither is recorded.
+    coalesce(
+        TRY_CAST(round(1e9 * TRY_CAST(coalesce(
+            s.attributes ->> '$."gen_ai.latency.time_in_model_decode"',
+            s.attributes ->> '$."vllm.latency.decode"') AS DOUBLE)) AS BIGINT),
+        TRY_CAST(round(1e9 * (TRY_CAST(s.attributes ->> '$."gen_ai.latency.e2e"' AS DOUBLE)
+            - TRY_CAST(s.attributes ->> '$."gen_ai.latency.time_to_first_token"' AS DOUBLE))) AS BIGINT)) AS decode_ns,
     -- End to end in the engine, ns; NULL when not recorded.
     TRY_CAST(round(1e9 * TRY_CAST(s.attributes ->> '$."gen_ai.latency.e2e"' AS DOUBLE)) AS BIGINT) AS e2e_ns,
     -- Prompt tokens; NULL when not recorded.

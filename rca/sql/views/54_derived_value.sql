@@ -62,7 +62,7 @@ slot AS (
 ),
 -- Tokens that steps worked on, for each token that had to be worked on: prompt tokens without those
 -- found in the cache, and generated ones. About 1 whatever the load; more when context is computed
--- again.
+-- again. Less only where tokens come from a cache that counts no hits: that says nothing.
 token_flow AS (
     SELECT part, service, ts_ns,
         sum(num) FILTER (role = 'step_tokens') AS worked,
@@ -74,7 +74,8 @@ token_flow AS (
     GROUP BY part, service, ts_ns
 ),
 again AS (
-    SELECT part, 'recomputed' AS role, service, ts_ns, worked AS num,
+    SELECT part, 'recomputed' AS role, service, ts_ns,
+        greatest(worked, greatest(prompted - cached, 0) + generated) AS num,
         greatest(prompted - cached, 0) + generated AS den
     FROM token_flow
     WHERE worked IS NOT NULL AND prompted IS NOT NULL AND generated IS NOT NULL
