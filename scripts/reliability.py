@@ -53,6 +53,7 @@ with Case.create() as _empty:
     TABLES = _empty.recorded_tables()  # in shards some are views
 Check = Callable[[Path], object]
 MOST_S_TO_END = 10.0
+STATES = ("kills", "nothing yet", "a part", "whole", "rerun complete", "fault")
 
 
 def run(
@@ -243,24 +244,31 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--budget", type=float, default=3600, help="seconds for each command")
+    parser.add_argument("--only", nargs="+", default=[], help="commands; all unless given")
     given = parser.parse_args()
-    states = ("kills", "nothing yet", "a part", "whole", "rerun complete", "fault")
-    lines = ["| Command | " + " | ".join(s.capitalize() for s in states) + " |"]
-    lines.append("|---" + "|---:" * len(states) + "|")
-    said = f"`python scripts/reliability.py --count {given.count} --seed {given.seed} --budget {given.budget:g}`:\n\n"
     faults = 0
     FRESH.set_forkserver_preload(MODULES)
     with tempfile.TemporaryDirectory() as folder:
         light, out = light_bundle(Path(folder, "light")), Path(folder, "out")
         run(["analyze", str(light), "--out", str(out), "--no-trial", "-q"])
         for name, (make, look) in commands(out / "case.duckdb", light).items():
+            if given.only and name.split()[0] not in given.only:
+                continue
             found = killed(make, look, given.count, given.budget, random.Random(given.seed))
             faults += found["fault"]
-            row = " | ".join(str(found[s]) for s in states)
-            lines.append(f"| `{name}` | {row} |")
-            print(lines[-1], dict(found), flush=True)
-            write_between(BEGIN, END, said + "\n".join(lines) + "\n")
+            row = " | ".join(str(n) for n in (given.seed, *(found[s] for s in STATES)))
+            print(f"| `{name}` | {row} |", dict(found), flush=True)
+            write_between(BEGIN, END, table(f"| `{name}` |", f"{row} |"))
     return 1 if faults else 0
+
+
+def table(command: str, counts: str) -> str:
+    """The table of the document, with these counts in the row of a command."""
+    kept = TARGET.read_text(encoding="utf-8").partition(BEGIN)[2].partition(END)[0].splitlines()
+    rows = {row[: row.index("|", 2) + 1]: row for row in kept if row.startswith("| `")}
+    rows[command] = f"{command} {counts}"
+    head = "| Command | Seed | " + " | ".join(s.capitalize() for s in STATES) + " |"
+    return "\n".join([head, "|---" + "|---:" * (len(STATES) + 1) + "|", *rows.values()]) + "\n"
 
 
 def write_between(begin: str, end: str, content: str) -> None:
