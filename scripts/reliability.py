@@ -52,7 +52,8 @@ MODULES = [
 with Case.create() as _empty:
     TABLES = _empty.recorded_tables()  # in shards some are views
 Check = Callable[[Path], object]
-MOST_S_TO_END = 10.0
+MOST_S_TO_END = 30.0
+"""A process that was just started reads its modules first, which takes its time on a busy machine."""
 STATES = ("kills", "nothing yet", "a part", "whole", "rerun complete", "fault")
 
 

@@ -146,6 +146,26 @@ def test_what_no_record_names_does_not_count(shards: Path, tmp_path: Path) -> No
         assert case.scalar("SELECT count(*) FROM source") == whole - 1
 
 
+def test_a_run_after_a_killed_one_leaves_what_a_whole_one_leaves(
+    fleet: Path, shards: Path, tmp_path: Path
+) -> None:
+    """Killed when later files had their record and the first ones only some tables."""
+    copied = tmp_path / "shards"
+    shutil.copytree(shards, copied)
+    for record in sorted((copied / "_records").glob("*.json"), key=_number_in)[:2]:
+        record.unlink()
+    ingest([fleet], str(copied), workers=1, dask=False)
+    assert _names(copied) == _names(shards)
+
+
+def _number_in(record: Path) -> int:
+    return int(json.loads(record.read_text()).get("id") or 10**6)
+
+
+def _names(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
 @pytest.mark.parametrize("file", ["/etc/passwd", "../other/x.parquet"])
 def test_a_record_cannot_name_a_file_outside(shards: Path, tmp_path: Path, file: str) -> None:
     copy = tmp_path / "shards"

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,14 @@ def _look(runs: Runner, works: list[Work], say: Progress) -> list[list[Member]]:
 def _number(
     store: Store, works: list[Work], looked: list[list[Member]]
 ) -> tuple[list[Work], int]:
-    """A number for each source that is not there yet, in the order of the listing."""
+    """A number for each source that is not there yet, the lowest ones that are free in the order of the listing.
+
+    So a run that goes on after a killed one gives each the number that it had, and writes over what was left.
+    """
     records = [r for r in read_records(store) if r["status"] != "failed"]
     keys = {f"{r['part']}-{r['sha256']}" for r in records}
-    following = max((int(r["id"]) for r in records), default=0) + 1
+    taken = {int(r["id"]) for r in records}
+    free = (number for number in count(1) if number not in taken)
     numbered, known = [], 0
     for work, members in zip(works, looked, strict=True):
         numbers: dict[str, int] = {}
@@ -129,8 +134,7 @@ def _number(
                 known += 1
                 continue
             keys.add(member.key)
-            numbers[member.name] = following
-            following += 1
+            numbers[member.name] = next(free)
         if numbers:
             numbered.append(replace(work, numbers=numbers))
     return numbered, known
