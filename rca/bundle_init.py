@@ -19,7 +19,7 @@ from rca.plain import moment, printable
 NAME = "bundle.toml"
 _OF_METRICS = frozenset(
     {
-        "replica_skew", "restart", "itl_stalls", "tokens_per_slot", "waiting_with_room",
+        "replica_skew", "restart", "answering_scrapes", "itl_stalls", "tokens_per_slot", "waiting_with_room",
         "kv_without_work", "kv_per_request", "kv_tokens_per_request", "running_spread", "recomputed", "host_memory_growth", "gpu_memory_growth", "lora_waiting",
     }
 )  # fmt: skip

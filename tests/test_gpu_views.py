@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rca.case import Case
@@ -221,6 +221,7 @@ def test_unions_equal_a_brute_force() -> None:
         ),
         st.lists(st.tuples(st.integers(0, 150), st.integers(0, 40)), max_size=5),
     )  # fmt: skip
+    @example(ops=[(0, 0, "compute", 0), (1, 0, "compute", 0)], waits=[])
     def check(ops: list[tuple[int, int, str, int]], waits: list[tuple[int, int]]) -> None:
         gpu = [op(s, d, w, device) for s, d, w, device in ops]
         fill(case, gpu, [call(s, d, None, "sync", name="Stream Sync") for s, d in waits])

@@ -83,7 +83,7 @@ WITH device_extent AS (
             {'bound': 'launch', 'ns': coalesce(c.up_to_5, 0) - coalesce(c.up_to_4, 0)},
             {'bound': 'idle', 'ns': e.span_ns - coalesce(c.up_to_5, 0)}]) AS part
     FROM extent AS e
-    JOIN covered AS c
+    LEFT JOIN covered AS c  -- nothing covers a moment where all work is of no length
         ON c.source_id = e.source_id
         AND c.device IS NOT DISTINCT FROM e.device
 )
