@@ -10,6 +10,7 @@ from telemetry_builder import T0, add_series, add_source, add_span, at
 
 from rca.case import Case
 from rca.catalogue import load
+from rca.hypotheses.change_fit import engines
 from rca.roles import assign
 from rca.signals import meanings
 
@@ -255,3 +256,36 @@ def test_what_a_process_collects_while_it_starts_is_no_pause(case: Case) -> None
         (30.0, 60.0),
         (45.0, 1.0),
     ]
+
+
+def test_a_call_to_whatever_serves_the_model_is_no_dependency(case: Case) -> None:
+    """Engines that trace nothing of their own are known by their metrics, whatever they are called."""
+    metrics, trace = add_source(case, "metrics"), add_source(case, "trace")
+    engine, other = {"service": "mixtral-server"}, {"service": "reranker"}
+    running = {**engine, "request_type": "scheduled"}
+    add_series(case, metrics, "nv_trt_llm_request_metrics", running, [(0, 1), (15, 1)])
+    add_series(case, metrics, "nv_inference_pending_request_count", other, [(0, 1), (15, 1)])
+    assign(case)
+    called = ("mixtral-server", "mixtral-server.prod.svc.cluster.local", "reranker", "vllm-9")
+    add_request(case, trace, "a", 1, dur_s=4.0)
+    for i, callee in enumerate(called):
+        add_span(case, trace, "a", "gateway", f"POST {i}", 1 + i, kind="client",
+                 parent="a-POST /v1/completions", server__address=callee)  # fmt: skip
+    for role in ("dependency_time", "call_wait"):
+        found = case.rows("SELECT DISTINCT service FROM signal_value WHERE role = ?", (role,))
+        assert found == [("reranker",)]
+    pieces = case.rows("SELECT piece, round(ns / 1e9, 1) FROM latency_part ORDER BY piece")
+    assert pieces == [
+        ("calls of reranker", 0.1), ("end to end", 4.0), ("no engine span", 3.9),
+    ]  # fmt: skip
+
+
+def test_a_queue_names_the_engine_only_where_nothing_better_does(case: Case) -> None:
+    metrics = add_source(case, "metrics")
+    waits = ("nv_inference_pending_request_count", {"service": "reranker"}, [(0, 1.0)])
+    add_series(case, metrics, *waits)
+    assign(case)
+    assert engines(case) == {"reranker"}
+    add_series(case, metrics, "vllm:num_requests_running", {"service": "llama"}, [(0, 1.0)])
+    assign(case)
+    assert engines(case) == {"llama"}

@@ -15,7 +15,6 @@ from rca.weights import FLAT, settings
 _ENGINE_WORDS = re.compile(
     r"engine|vllm|sglang|triton|tgi|llm|inference-server|model-server", re.IGNORECASE
 )
-_ENGINE_ROLES = "('running', 'waiting', 'kv_usage', 'itl', 'preemptions')"
 _BUILD_WORDS = re.compile(r"image|version|digest|build|sha256|v?[0-9]+\.[0-9]+", re.IGNORECASE)
 _TRAFFIC_WORDS = re.compile(
     r"tenant|flag|quota|rate|traffic|campaign|frontend|gateway", re.IGNORECASE
@@ -49,14 +48,7 @@ def is_engine(name: str | None) -> bool:
 
 def engines(case: Case) -> frozenset[str]:
     """Services that the telemetry shows to be inference engines, whatever they are called."""
-    return frozenset(
-        s
-        for (s,) in case.rows(
-            f"SELECT service FROM series_role WHERE role IN {_ENGINE_ROLES} "
-            "UNION SELECT service FROM engine_span ORDER BY 1"
-        )
-        if s
-    )
+    return frozenset(s for (s,) in case.rows("SELECT service FROM engine_service ORDER BY 1"))
 
 
 def of_engine(case: Case) -> Callable[[str], bool]:
@@ -140,7 +132,7 @@ def slow_dependencies(case: Case) -> frozenset[str]:
     return frozenset(
         service
         for (service,) in case.rows(
-            "SELECT DISTINCT service FROM evidence WHERE strength >= ? AND service IS NOT NULL "
+            "SELECT DISTINCT service FROM evidence WHERE strength >= ? AND NOT calls_engine(service) "
             "AND role IN ('dependency_time', 'downstream_latency', 'downstream_errors', 'network_gap')",
             (FLAT,),
         )

@@ -1,4 +1,2 @@
--- Services that are engines, by what is measured of them.
-SELECT DISTINCT service FROM series_role
-WHERE role IN ('running', 'waiting', 'kv_usage', 'itl', 'preemptions') AND service <> ''
-ORDER BY service;
+-- Services that are engines, as the telemetry shows.
+SELECT service FROM engine_service ORDER BY service;

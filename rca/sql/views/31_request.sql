@@ -58,6 +58,30 @@ WHERE s.dur_ns IS NOT NULL
         OR json_exists(s.attributes, '$."gen_ai.latency.e2e"')
         OR json_exists(s.attributes, '$."gen_ai.latency.time_to_first_token"'));
 
+-- Services that the telemetry shows to be inference engines, whatever they are called: by spans with an engine's
+-- own latencies, else by what only an engine counts. A queue alone is told by many servers, so it names one
+-- only where nothing better does.
+CREATE VIEW engine_service AS
+WITH shown AS (
+    SELECT service FROM engine_span
+    UNION
+    SELECT service FROM series_role WHERE role IN ('running', 'kv_usage', 'itl', 'preemptions')
+)
+SELECT
+    -- Service, never '' or NULL.
+    service
+FROM shown
+WHERE service <> ''
+UNION
+SELECT service FROM series_role
+WHERE role = 'waiting' AND service <> '' AND NOT EXISTS (SELECT 1 FROM shown WHERE service <> '');
+
+-- Whether what a client calls is an engine: it serves the model, and its time is no dependency's. Addresses in a
+-- cluster begin with the name of the service.
+CREATE MACRO calls_engine(callee) AS
+    coalesce(callee IN (FROM engine_service) OR split_part(callee, '.', 1) IN (FROM engine_service)
+        OR regexp_matches(lower(callee), 'engine|vllm|sglang|triton|tgi'), false);
+
 -- One row a request: the root of its trace, with what the engine measured of it.
 -- Requests that the recording cuts off, whose caller's span is missing at its first or last moments,
 -- are left out: the piece that is there would be taken for a whole, short request of another service.

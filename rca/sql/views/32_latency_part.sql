@@ -7,7 +7,8 @@ WITH call AS (
         sum(s.dur_ns) AS ns
     FROM trace_span AS s
     WHERE s.kind = 'client' AND s.dur_ns IS NOT NULL
-        -- The call that holds the engine's span is the engine's time.
+        -- A call of the engine is the engine's time, by the engine's span below it or by whom it calls.
+        AND NOT calls_engine(coalesce(s.attributes ->> '$."server.address"', s.attributes ->> '$."peer.service"'))
         AND NOT EXISTS (
             SELECT 1 FROM engine_span AS e
             JOIN trace_span AS x ON x.source_id = e.source_id AND x.trace_id = e.trace_id AND x.span_id = e.span_id

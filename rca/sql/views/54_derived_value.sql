@@ -181,7 +181,6 @@ slow_request AS (
     CROSS JOIN usual AS u
     WHERE u.e2e_ns IS NOT NULL
 ),
-engine_service AS (SELECT DISTINCT coalesce(service, '') AS service FROM engine_span),
 -- Calls of one service by another, as the caller sees them.
 call AS (
     SELECT s.source_id, src.part, s.trace_id, s.span_id, s.start_ns + src.shift_ns AS ts_ns, s.dur_ns,
@@ -194,8 +193,7 @@ call AS (
 dependency AS (
     SELECT part, 'dependency_time' AS role, callee AS service, ts_ns, dur_ns / 1e9 AS num, 1.0 AS den
     FROM call
-    WHERE callee IS NOT NULL AND callee NOT IN (SELECT service FROM engine_service)
-        AND NOT regexp_matches(callee, 'engine|vllm|sglang|triton|tgi')
+    WHERE callee IS NOT NULL AND NOT calls_engine(callee)
 ),
 calls AS (
     SELECT part, 'calls_per_request' AS role, callee AS service, min(ts_ns) AS ts_ns,
@@ -226,13 +224,12 @@ call_wait AS (
     FROM call AS c
     JOIN ordered AS o
         ON o.source_id = c.source_id AND o.trace_id = c.trace_id AND o.span_id = c.span_id
-    WHERE c.callee IS NOT NULL AND c.callee NOT IN (SELECT service FROM engine_service)
-        AND NOT regexp_matches(c.callee, 'engine|vllm|sglang|triton|tgi')
+    WHERE c.callee IS NOT NULL AND NOT calls_engine(c.callee)
 ),
 -- Time between a caller's span and the callee's own: network and waiting for a connection.
 gap AS (
     SELECT part,
-        CASE WHEN callee IN (SELECT service FROM engine_service) THEN 'engine_gap' ELSE 'network_gap' END AS role,
+        CASE WHEN callee IN (FROM engine_service) THEN 'engine_gap' ELSE 'network_gap' END AS role,
         callee AS service, start_ns AS ts_ns, self_ns / 1e9 AS num, 1.0 AS den
     FROM span_self
     WHERE callee IS NOT NULL AND kind = 'client'
