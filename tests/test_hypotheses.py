@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import replace
+from importlib.resources import files
 from pathlib import Path
 
 import polars as pl
@@ -17,6 +19,8 @@ from rca.hypotheses.change_fit import Change, changes
 from rca.hypotheses.confidence import calibrate, denied, explains_strongest
 from rca.hypotheses.scoring import Observed, score
 from rca.weights import settings
+
+CAUSES = Path(str(files("rca").joinpath("causes")))
 
 
 def observed(**strengths: float) -> dict[str, Observed]:
@@ -44,6 +48,29 @@ def test_a_cause_wins_on_its_own_signature(cause: Cause) -> None:
     """No signature is contained in another: each is the best answer to exactly what it expects."""
     evidence = observed(**{r: 0.9 * sign for r, (sign, _) in cause.expected.items()})
     assert best(evidence)[0] == cause.id
+
+
+@pytest.mark.parametrize("path", sorted(CAUSES.glob("*.toml")), ids=lambda p: p.stem)
+def test_a_cause_says_one_thing_of_each_role(path: Path) -> None:
+    """What may move either way cannot be expected to stay, or to rise, as well."""
+    signature = tomllib.loads(path.read_text(encoding="utf-8"))["signature"]
+    said = [
+        *signature.get("neutral", ()),
+        *(r for way in ("up", "down", "flat") for r in signature.get(way, {})),
+    ]
+    assert sorted(said) == sorted(set(said))
+
+
+def test_cold_prompts_may_slow_decode_and_come_at_the_usual_rate() -> None:
+    """The same number of requests, more of which is computed while others decode."""
+    seen = observed(
+        prefix_hit_rate=-0.95, tenant_new=0.85, ttft=1.0, waiting=1.0, queue_time=1.0, itl=1.0,
+        arrival_rate=0.0, prompt_tokens=0.0, sm_clock=0.0,
+    )  # fmt: skip
+    assert best(seen)[0] == "prefix_cache_pollution"
+    found = score(load()["prefix_cache_pollution"], seen, (), 600.0)
+    assert found.score > settings()["guard_score"]
+    assert not found.contradicting
 
 
 def test_the_deciding_evidence_of_look_alikes_decides() -> None:
