@@ -301,3 +301,22 @@ def test_decode_is_what_follows_the_first_token_unless_the_engine_says(
     trace = add_source(case, "trace")
     add_span(case, trace, "a", "sglang", "Req 1", 0, 2.0, **latency)
     assert case.rows("SELECT decode_ns FROM engine_span") == [(decode_ns,)]
+
+
+def test_the_models_around_an_engine_behind_triton_turn_text_into_tokens_and_back(
+    case: Case,
+) -> None:
+    """As the backend for TensorRT-LLM names them; how long the engine itself infers is neither."""
+    metrics = add_source(case, "metrics")
+    for model, microseconds in (
+        ("preprocessing", 40_000), ("tensorrt_llm", 20_000_000), ("postprocessing", 90_000),
+    ):  # fmt: skip
+        labels = {**POD, "model": model, "version": "1"}
+        for name, end in (
+            ("nv_inference_compute_infer_duration_us", microseconds),
+            ("nv_inference_request_success", 10),
+        ):
+            add_series(case, metrics, name, labels, [(0, 0), (15, end)], "counter")
+    assign(case)
+    assert values(case, "tokenise_time") == [0.004]
+    assert values(case, "detokenise_time") == [0.009]
