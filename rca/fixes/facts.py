@@ -119,8 +119,8 @@ def gather(case: Case, contributing: str | None = None) -> Facts | None:
         "SELECT count(*) FROM provenance WHERE key = 'guard' AND value = 'passed'"
     )
     slow = case.rows(
-        "SELECT service FROM evidence WHERE strength >= 0.25 AND NOT calls_engine(service) AND role IN "
-        "('dependency_time', 'downstream_latency', 'downstream_errors') GROUP BY service "
+        "SELECT service FROM evidence WHERE strength >= 0.25 AND service IS NOT NULL "
+        "AND NOT calls_engine(service) AND role IN ('dependency_time', 'downstream_latency', 'downstream_errors') GROUP BY service "
         "ORDER BY max(strength) DESC, service"
     )
     return Facts(

@@ -132,8 +132,8 @@ def slow_dependencies(case: Case) -> frozenset[str]:
     return frozenset(
         service
         for (service,) in case.rows(
-            "SELECT DISTINCT service FROM evidence WHERE strength >= ? AND NOT calls_engine(service) "
-            "AND role IN ('dependency_time', 'downstream_latency', 'downstream_errors', 'network_gap')",
+            "SELECT DISTINCT service FROM evidence WHERE strength >= ? AND service IS NOT NULL "
+            "AND NOT calls_engine(service) AND role IN ('dependency_time', 'downstream_latency', 'downstream_errors', 'network_gap')",
             (FLAT,),
         )
     )
