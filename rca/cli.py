@@ -94,7 +94,7 @@ def main() -> None:
         _end(error)
         raise
     finally:
-        gc.freeze()  # looking through everything once more before it ends took half a second
+        gc.freeze()  # or the interpreter looks through everything once more before it ends
 
 
 def _end(error: BaseException) -> None:

@@ -9,7 +9,7 @@ from rca.case import Case
 
 ASKED_OFTEN = ("span_self", "request", "role_point")
 """Views under nearly every stage and chart; once clocks are aligned, what they read stays as it is."""
-ASKED_BY_STAGES = (*ASKED_OFTEN, "traced_share")
+ASKED_BY_STAGES = (*ASKED_OFTEN, "traced_share", "engine_service")
 """Those, and what more than one stage asks and no chart."""
 
 

@@ -143,11 +143,7 @@ def strength(signal: Signal, reference: Points, observed: Points) -> float:
     size = max(1, min(len(reference.ts_ns), len(observed.ts_ns)) // _BLOCKS)
     before, after = reference.blocks(size).values, observed.blocks(size).values
     centre = float(np.mean(before)) if len(before) < 20 else median(before)
-    spread = max(
-        deviation(before),
-        0.5 * float(np.std(before)),
-        _floor(signal, centre),
-    )
+    spread = max(robust_spread(before), _floor(signal, centre))
     shift = (trimmed_mean(after) - trimmed_mean(before)) / spread
     return float(np.tanh(shift / 4.0)) * abs(cliffs_delta(before, after))
 
@@ -174,9 +170,10 @@ def median(values: Values) -> float:
     return float((ordered[middle - 1] + ordered[middle]) / 2)
 
 
-def deviation(values: Values) -> float:
-    """Median deviation from the median, scaled to the standard deviation of a normal distribution."""
-    return 1.4826 * median(np.abs(values - median(values)))
+def robust_spread(values: Values) -> float:
+    """Median deviation from the median as a standard deviation, at least half the plain one."""
+    deviation = 1.4826 * median(np.abs(values - median(values)))
+    return max(deviation, 0.5 * float(np.std(values)))
 
 
 def trimmed_mean(values: Values) -> float:

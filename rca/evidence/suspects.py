@@ -27,10 +27,10 @@ from rca.case import Case
 from rca.evidence.moves import (
     MIN_POINTS,
     Move,
-    deviation,
     incident_span,
     measure,
     median,
+    robust_spread,
     whole_span,
 )
 from rca.signals import load
@@ -116,8 +116,7 @@ def _one(move: Move, usual: float) -> float:
     before, after = move.reference.values, move.observed.values
     if move.signal.role in _SPAN_ROLES and len(before) >= _ENOUGH:
         # Single slow calls of a healthy time say little of what is usual.
-        level = abs(median(before))
-        spread = max(deviation(before), 0.5 * float(np.std(before)))
+        level, spread = abs(median(before)), robust_spread(before)
     else:
         level, spread = abs(float(np.mean(before))), float(np.std(before))
     if move.signal.source == "metrics":

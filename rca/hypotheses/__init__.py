@@ -24,7 +24,7 @@ from rca.hypotheses.change_fit import (
     is_engine,
     slow_dependencies,
 )
-from rca.hypotheses.scoring import Observed, Scored, agreement, score
+from rca.hypotheses.scoring import Observed, Scored, agreement, rule_out, score
 from rca.weights import settings
 
 _KEPT = 12
@@ -172,7 +172,7 @@ def judge(found: Facts, causes: Iterable[Cause]) -> list[Scored]:
     def one(cause: Cause, beside: Cause | None = None) -> Scored:
         told = score(cause, observed, found.changes, found.half_life_s, found.slow, beside)
         if elsewhere(cause, found.shares):
-            _rule_out(told)
+            rule_out(told)
         return told
 
     scored = [one(c) for c in causes]
@@ -208,12 +208,6 @@ def elsewhere(cause: Cause, shares: Sequence[tuple[str, float]]) -> bool:
         and share < numbers["least_share"]
         and within >= numbers["mostly_inside"]
     )
-
-
-def _rule_out(one: Scored) -> None:
-    numbers = settings()
-    one.decided = False
-    one.score = min(one.score, numbers["unknown_score"] * numbers["mark_unmoved"])
 
 
 def _let_generic_ones_yield(scored: Sequence[Scored]) -> None:

@@ -104,8 +104,15 @@ def score(
                 result.score, numbers["unknown_score"] * numbers["mark_unrecorded"]
             )
     elif not result.decided:
-        result.score = min(result.score, numbers["unknown_score"] * numbers["mark_unmoved"])
+        rule_out(result)
     return result
+
+
+def rule_out(one: Scored) -> None:
+    """Let a cause stand below `unknown`: what must have moved for it did not."""
+    numbers = settings()
+    one.decided = False
+    one.score = min(one.score, numbers["unknown_score"] * numbers["mark_unmoved"])
 
 
 def _weigh(
