@@ -7,126 +7,26 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from rca.bundle import Bundle, BundleFile
 from rca.case import Case
+from rca.case_sink import SERIES_A_SOURCE, CaseSink
 from rca.errors import BundleError, ParseError, RcaError
 from rca.parsers import recognise
-from rca.parsers.format import Format, Rows
+from rca.parsers.format import Format
 from rca.parsers.stream import read_head
 from rca.plain import printable
 
-_BATCH_BYTES = 33_554_432
 _COLLECT_AFTER = 100_000
 """New objects that the garbage collector waits for: the rows of some batches."""
 DATABASE_BYTES = 268_435_456
 """Memory of the database while it is filled: more is not faster, and is kept once it was used."""
-SERIES_A_SOURCE = 2**32
-"""Series ids that each numbered source has for itself."""
 
 Progress = Callable[[str, int, int], None]
 """Called with the file's name, bytes done and bytes in all."""
-
-
-@dataclass
-class _Note:
-    level: str
-    message: str
-    count: int
-    example: str | None
-
-
-@dataclass
-class CaseSink:
-    """The Sink of one source: adds its number, keeps its notes, counts its rows.
-
-    Rows wait until there are enough for one statement; call `flush` at the end.
-    """
-
-    case: Case
-    source_id: int
-    n_rows: int = 0
-    n_elements: int = 0
-    lost: bool = False
-    notes: dict[str, _Note] = field(default_factory=dict)
-    facts: dict[str, Any] = field(default_factory=dict)
-    series_offset: int | None = None
-    _waiting: dict[str, list[Rows]] = field(default_factory=dict)
-    _waiting_bytes: int = 0
-
-    def insert(self, table: str, rows: Rows) -> None:
-        """See Sink."""
-        if isinstance(rows, Path | pl.DataFrame):
-            self.flush()
-            self._write(table, rows)
-            return
-        waiting = self._waiting.get(table)
-        if waiting and waiting[0].schema != rows.schema:
-            self.flush()
-        self._waiting.setdefault(table, []).append(rows)
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_bytes > _BATCH_BYTES:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write the rows that wait."""
-        import pyarrow as pa
-
-        for table, parts in self._waiting.items():
-            self._write(table, pa.concat_tables(parts))
-        self._waiting.clear()
-        self._waiting_bytes = 0
-
-    def _write(self, table: str, rows: Rows) -> None:
-        constants: dict[str, Any] = {}
-        if table in ("series", "sample", "histogram_sample"):
-            constants["series_offset"] = self._first_series()
-        if table not in ("sample", "histogram_sample"):
-            constants["source_id"] = self.source_id
-        self.n_rows += self.case.insert(table, rows, **constants)
-
-    def _first_series(self) -> int:
-        if self.series_offset is None:
-            first = self.case.scalar("SELECT coalesce(max(id) + 1, 0) FROM series")
-            self.series_offset = int(first)
-        return self.series_offset
-
-    def note(
-        self,
-        level: str,
-        code: str,
-        message: str,
-        *,
-        count: int = 1,
-        example: str | None = None,
-        lost: bool = False,
-    ) -> None:
-        """See Sink."""
-        self.lost |= lost
-        if code in self.notes:
-            self.notes[code].count += count
-        else:
-            self.notes[code] = _Note(level, message, count, example)
-
-    def describe(self, **facts: Any) -> None:
-        """See Sink."""
-        self.facts.update({k: v for k, v in facts.items() if v is not None})
-
-    def count_elements(self, n: int) -> None:
-        """See Sink."""
-        self.n_elements += n
-
-    @property
-    def status(self) -> str:
-        """'salvaged', 'empty' or 'ok'."""
-        if self.lost:
-            return "salvaged"
-        return "ok" if self.n_rows else "empty"
 
 
 def ingest(case: Case, bundle: Bundle, progress: Progress | None = None) -> list[str]:
@@ -205,10 +105,12 @@ def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None
         ) from error
     with case.transaction():
         source_id = number or int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
-        sink = CaseSink(case, source_id, series_offset=number and number * SERIES_A_SOURCE)
-        with _faults_of(known_format, file):
+        first_series = number and number * SERIES_A_SOURCE
+        with (
+            CaseSink(case, source_id, series_offset=first_series) as sink,
+            _faults_of(known_format, file),
+        ):
             known_format.read(file.path, sink)
-        sink.flush()
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
 

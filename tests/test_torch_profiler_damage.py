@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
 import shutil
 from pathlib import Path
@@ -13,6 +12,7 @@ import gpu_recordings as recordings
 import pytest
 from gpu_recordings import event, trace
 
+from rca import machine
 from rca.errors import BundleError, ParseError
 from rca.parsers import recognise, torch_profiler, torch_profiler_half, torch_profiler_reader
 from rca.parsers.stream import read_head
@@ -258,7 +258,7 @@ def test_nothing_before_the_first_event_is_refused(tmp_path: Path) -> None:
 @pytest.fixture
 def two_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of any size are read by two processes."""
-    monkeypatch.setattr(torch_profiler_half, "has_idle_processor", lambda: True)
+    monkeypatch.setattr(machine, "idle_processors", lambda: 1.0)
     monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1)
 
 
@@ -293,18 +293,6 @@ def test_two_processes_give_the_rows_of_one(
     monkeypatch.setattr(torch_profiler_half, "MIN_BYTES", 1 << 40)
     assert parallel == everything(path)
     assert parallel[2]["rank"] == 3  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("n_processors", "load", "idle"),
-    [(1, 0.0, False), (2, 0.2, True), (2, 1.5, False), (16, 9.0, True)],
-)
-def test_a_second_process_needs_an_idle_processor(
-    n_processors: int, load: float, idle: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(n_processors)))
-    monkeypatch.setattr(os, "getloadavg", lambda: (load, 0.0, 0.0))
-    assert torch_profiler_half.has_idle_processor() == idle
 
 
 @pytest.mark.parametrize("share", [0.2, 0.47, 0.8])

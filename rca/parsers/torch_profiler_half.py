@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from rca import scratch
+from rca import machine, scratch
 from rca.parsers.format import Rows, Sink
 from rca.parsers.torch_profiler_events import EventTables
 from rca.parsers.torch_profiler_reader import BLOCK_BYTES, SEPARATOR, Reader
@@ -46,19 +46,13 @@ def place(path: Path, first: int) -> int | None:
         first: Where its events begin.
     """
     size = path.stat().st_size
-    if size - first < MIN_BYTES or not sys.executable or not has_idle_processor():
+    if size - first < MIN_BYTES or not sys.executable or machine.idle_processors() < 1:
         return None
     with path.open("rb") as file:
         file.seek(first + int((size - first) * _FIRST_SHARE))
         start, text = file.tell(), file.read(_SEARCH_BYTES)
     found = SEPARATOR.search(text)
     return start + found.start() + 1 if found else None
-
-
-def has_idle_processor() -> bool:
-    """Whether a second process would have a processor: where there is none, it only costs."""
-    n_processors = len(os.sched_getaffinity(0))
-    return n_processors >= 2 and n_processors - os.getloadavg()[0] >= 1
 
 
 class SecondHalf:
