@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from rca.postmortem.charts.style import config
+from rca.postmortem.painter import painter
 
 
 def specification(chart: Any) -> dict[str, Any]:
@@ -46,14 +47,7 @@ def _renamed(spec: dict[str, Any]) -> dict[str, Any]:
 
 def svg(spec: dict[str, Any], name: str) -> str:
     """A specification drawn for light paper, as SVG text whose ids depend on its content only."""
-    import vl_convert
-
-    text: str = vl_convert.vegalite_to_svg(
-        json.dumps(spec),
-        vl_version=vega_lite_version(),
-        config=config("light"),
-        allowed_base_urls=[],
-    )
+    text = painter().svg(spec, config("light"), vega_lite_version())
     ids = dict.fromkeys(re.findall(r'\bid="([^"]+)"', text))
     names = {found: f"{name}-{number}" for number, found in enumerate(ids)}
     text = re.sub(
