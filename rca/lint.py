@@ -115,8 +115,8 @@ def check(case: Case) -> int:
             if problem and not any(_told(row, rule, one) for row in rows):
                 severity, expected, statement = problem
                 row = {
-                    "rule": rule.id, "severity": severity, "subject": one.subject, "key": one.key,
-                    "value": one.value, "expected": expected, "statement": statement,
+                    "rule": rule.id, "severity": severity, "subject": one.subject,
+                    "key": rule.absent or one.key, "value": "not set" if rule.absent else one.value, "expected": expected, "statement": statement,
                     "change_id": one.change_id, "source_id": one.source_id,
                     "causes": list(rule.causes) if severity == "warning" else [],
                 }  # fmt: skip
@@ -130,7 +130,7 @@ def check(case: Case) -> int:
 
 def _told(row: Mapping[str, Any], rule: Rule, one: Setting) -> bool:
     """Whether a finding says this already, of another record of the same setting."""
-    same = (row["rule"], row["value"]) == (rule.id, one.value)
+    same = (row["rule"], row["value"]) == (rule.id, "not set" if rule.absent else one.value)
     return same and _related(row["subject"], one.subject)
 
 

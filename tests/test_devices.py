@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from telemetry_builder import T0, add_series, add_source, at
 
+from rca.answer import Evidence
+from rca.answer.wording import movement
 from rca.case import Case
 from rca.evidence import gather
 from rca.findings.memory import fit
@@ -177,7 +180,9 @@ def test_one_throttled_device_of_eight_is_named(case: Case) -> None:
     )
     assert row["direction"] == "down" and row["strength"] < -0.9
     assert (round(row["reference"], -1), round(row["observed"], -1)) == (1980, 900)
-    assert row["service"] == "dcgm"
+    assert (row["service"], row["device"]) == ("dcgm", "GPU-0005")
+    told = Evidence(**{f.name: row[f.name] for f in fields(Evidence)})
+    assert movement(told).startswith("dcgm GPU-0005 SM clock 1,98")
     assert found(case, "gpu_util")["direction"] == "flat"
 
 

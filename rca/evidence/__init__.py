@@ -70,6 +70,7 @@ def _row(move: Move, span: Span) -> dict[str, Any]:
     return {
         "source": signal.source, "role": signal.role if known else None,
         "service": signal.service or None, "subject": signal.role.removeprefix("metric:"),
+        "device": signal.subject if isinstance(move, OneDevice) else None,
         "statement": _statement(move), "unit": known.unit if known else "as exported",
         "direction": move.direction, "reference": before, "observed": after, "effect": move.effect,
         "effect_low": ends[0] if ends else None, "effect_high": ends[1] if ends else None,
@@ -150,6 +151,7 @@ def _change_rows(case: Case) -> list[dict[str, Any]]:
                 "source": "change",
                 "role": "change",
                 "service": None,
+                "device": None,
                 "subject": key,
                 "statement": f"{printable(kind, 20)} of {printable(subject, 80)}: {what or 'no detail'}",
                 "unit": "event",
