@@ -31,7 +31,12 @@ class OneDevice(Move):
     @property
     def words(self) -> str:
         """The device and the others, as a statement names them."""
-        others = f"{self.still} of {self.devices - 1} others did not move"
+        most = self.devices - 1
+        others = (
+            "the others stayed"
+            if self.still == most
+            else f"{self.still} of {most} others stayed"
+        )
         return f" on device {printable(self.signal.subject, 80)} ({others})"
 
 
