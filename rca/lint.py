@@ -250,7 +250,7 @@ def _absent_problem(
         return None
     return (
         rule.severity,
-        f"{rule.absent} set",
+        "set",
         f"{printable(one.subject, 60)} has no {rule.absent}: {rule.why}",
     )
 
