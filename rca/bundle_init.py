@@ -55,9 +55,13 @@ class Recording(NamedTuple):
     record: str
 
 
-_ENGINE = ("vllm_", "sglang_", "tgi_", "nv_inference", "trtllm_", "llm_d_", "ray_serve_")
+# 'serve_' is what Ray's metrics are called without their 'ray_'.
+_ENGINE = (
+    "vllm_", "sglang_", "tgi_", "nv_inference", "trtllm_", "llm_d_", "ray_serve_", "serve_deployment_",
+    "serve_replica_", "inference_pool_", "gen_ai_server_",
+)  # fmt: skip
 _HOST = ("container_", "kube_", "node_")
-_GPU = ("DCGM_", "nv_gpu", "cuda_")
+_GPU = ("DCGM_", "nv_gpu", "nvidia_", "cuda_")
 
 
 def recordings() -> list[Recording]:
@@ -85,7 +89,7 @@ def recordings() -> list[Recording]:
             "metrics of containers and hosts",
             frozenset({"metrics"}),
             _HOST,
-            _by_metric(_HOST),
+            _by_metric(_HOST) | {"restart"},
             "CPU limits, memory, neighbours, disk, network",
             "scrape cAdvisor, kube-state-metrics and node_exporter; rca collect --prometheus",
         ),

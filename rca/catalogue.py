@@ -113,6 +113,8 @@ class Cause:
 def load(extra: Path | None = None) -> dict[str, Cause]:
     """All causes by id; those in the folder `extra` are added, or replace one of the same id.
 
+    A cause that comes with `rca` must name where it was seen; one of your own need not.
+
     Raises:
         CauseError: A file does not hold together; names the file and the place in it.
     """
@@ -156,6 +158,9 @@ def _text(path: Path) -> str:
 
 
 def _known(further: Iterable[tuple[str, str]]) -> dict[str, Cause]:
+    for name, text in _shipped():
+        if not _read(name, text).references:
+            raise CauseError("names no reference", path=name, place="references")
     causes = {c.id: c for c in (_read(*named) for named in [*_shipped(), *further])}
     for cause in causes.values():
         for other in cause.lookalikes:

@@ -231,7 +231,10 @@ def metric_patterns() -> dict[str, str]:
     for metric, variants in sorted(found.items()):
         # vLLM and SGLang write a colon, which some exporters turn into an underscore.
         name = _COLON.sub(r"(ray_)?\1[:_]", metric) if _COLON.match(metric) else metric
-        patterns[metric] = f"{name}{max(variants, key=len)}"
+        ending = max(variants, key=len)
+        # A name that some export as a gauge and others as a histogram.
+        plain = "" in variants and ending.startswith("_")
+        patterns[metric] = f"{name}({ending})?" if plain else f"{name}{ending}"
     return patterns
 
 

@@ -21,9 +21,15 @@ from rca.patch import settings_in
 from rca.plain import printable
 
 _NUMBER = re.compile(
-    r"\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*(m|k|ki|mi|gi|g)?\b.*", re.IGNORECASE
+    r"\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*(m|k|ki|mi|gi|g|t|ti)?\b.*", re.IGNORECASE
 )
-_FACTORS = {"m": 1e-3, "k": 1e3, "g": 1e9, "ki": 1024.0, "mi": 1024.0**2, "gi": 1024.0**3}
+_FACTORS = {
+    "m": 1e-3, "k": 1e3, "g": 1e9, "t": 1e12, "ki": 1024.0, "mi": 1024.0**2, "gi": 1024.0**3,
+    "ti": 1024.0**4,
+}  # fmt: skip
+_KUBERNETES = re.compile(
+    r"(Deployment|StatefulSet|DaemonSet|ReplicaSet|Pod|Job|CronJob|LeaderWorkerSet|InferenceService)/"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,10 @@ class Rule:
     is_: tuple[str, ...] = ()
     when: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     partner: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    absent: str | None = None
+    nested: bool = False
+    cluster: bool = False
     causes: tuple[str, ...] = ()
 
 
@@ -70,7 +80,7 @@ def _rule(name: str, row: dict[str, Any]) -> Rule:
     facts = {
         k: v
         for k, v in row.items()
-        if k in ("severity", "unit", "why", "low", "high", "at_least")
+        if k in ("severity", "unit", "why", "low", "high", "at_least", "nested", "cluster")
     }
     return Rule(
         name,
@@ -81,6 +91,8 @@ def _rule(name: str, row: dict[str, Any]) -> Rule:
         is_=tuple(row.get("is", ())),
         when={_plain(k): tuple(v) for k, v in row.get("when", {}).items()},
         partner=tuple(map(_plain, row.get("partner", ()))),
+        beside=tuple(map(_plain, row.get("beside", ()))),
+        absent=_plain(row["absent"]) if "absent" in row else None,
         causes=tuple(row.get("causes", ())),
         **facts,
     )
@@ -96,13 +108,15 @@ def check(case: Case) -> int:
     for rule in rules():
         for one in settings:
             problem = (
-                _problem(rule, one, settings, facts) if _plain(one.key) in rule.keys else None
+                _problem(rule, one, settings, facts)
+                if _factor(rule, one.key) is not None
+                else None
             )
             if problem and not any(_told(row, rule, one) for row in rows):
                 severity, expected, statement = problem
                 row = {
-                    "rule": rule.id, "severity": severity, "subject": one.subject, "key": one.key,
-                    "value": one.value, "expected": expected, "statement": statement,
+                    "rule": rule.id, "severity": severity, "subject": one.subject,
+                    "key": rule.absent or one.key, "value": "not set" if rule.absent else one.value, "expected": expected, "statement": statement,
                     "change_id": one.change_id, "source_id": one.source_id,
                     "causes": list(rule.causes) if severity == "warning" else [],
                 }  # fmt: skip
@@ -116,7 +130,7 @@ def check(case: Case) -> int:
 
 def _told(row: Mapping[str, Any], rule: Rule, one: Setting) -> bool:
     """Whether a finding says this already, of another record of the same setting."""
-    same = (row["rule"], row["value"]) == (rule.id, one.value)
+    same = (row["rule"], row["value"]) == (rule.id, "not set" if rule.absent else one.value)
     return same and _related(row["subject"], one.subject)
 
 
@@ -165,20 +179,32 @@ def _problem(
     rule: Rule, one: Setting, settings: list[Setting], facts: Mapping[str, float]
 ) -> tuple[str, str, str] | None:
     """(severity, what would be safe, sentence), None when the setting is safe or cannot be judged."""
-    if rule.when and not any(
-        (other := _other(one, key, settings)) and _text(other.value) in values
-        for key, values in rule.when.items()
-    ):
+    if not _speaks(rule, one, settings):
         return None
     if rule.partner:
         return _partner_problem(rule, one, settings)
+    if rule.absent:
+        return _absent_problem(rule, one, settings)
     if rule.is_:
-        bad = _text(one.value) in rule.is_
-        return (
-            (rule.severity, f"not {_text(one.value)}", _sentence(rule, one, None))
-            if bad
-            else None
-        )
+        bad = (rule.severity, f"not {_text(one.value)}", _sentence(rule, one, None))
+        return bad if _text(one.value) in rule.is_ else None
+    return _range_problem(rule, one, settings, facts)
+
+
+def _speaks(rule: Rule, one: Setting, settings: list[Setting]) -> bool:
+    """Whether the settings beside this one are those that the rule is for."""
+    met = not rule.when or any(
+        (other := _other(one, key, settings)) and _text(other.value) in values
+        for key, values in rule.when.items()
+    )
+    beside = (_other(one, key, settings) for key in rule.beside)
+    return met and (not rule.beside or any(b and number(b.value) != 0 for b in beside))
+
+
+def _range_problem(
+    rule: Rule, one: Setting, settings: list[Setting], facts: Mapping[str, float]
+) -> tuple[str, str, str] | None:
+    """A value that is below what is safe, or above it."""
     value = _measure(rule, one, settings)
     if value is None:
         return None
@@ -215,14 +241,37 @@ def _partner_problem(
     return rule.severity, f"{names} changed with it", told
 
 
+def _absent_problem(
+    rule: Rule, one: Setting, settings: list[Setting]
+) -> tuple[str, str, str] | None:
+    """A container of Kubernetes for which a setting was not made; the file says all that there is."""
+    mine = {_plain(s.key) for s in settings if s.subject == one.subject}
+    if one.change_id or rule.absent in mine or not _KUBERNETES.match(one.subject):
+        return None
+    return (
+        rule.severity,
+        "set",
+        f"{printable(one.subject, 60)} has no {rule.absent}: {rule.why}",
+    )
+
+
+def _factor(rule: Rule, key: str) -> float | None:
+    """Factor of a setting that a rule reads, None for others."""
+    plain = _plain(key)
+    return rule.keys.get(
+        plain, rule.keys.get(plain.rpartition(".")[2]) if rule.nested else None
+    )
+
+
 def _measure(rule: Rule, one: Setting, settings: list[Setting]) -> float | None:
     """The setting in the rule's unit, None when a part of it is not known."""
     value = number(one.value)
     if value is None:
         return None
-    value *= rule.keys[_plain(one.key)]
+    value *= _factor(rule, one.key) or 0.0
     for key in rule.times:
-        factor = number(other.value) if (other := _other(one, key, settings)) else None
+        other = _other(one, key, settings, anywhere=rule.cluster)
+        factor = number(other.value) if other else None
         if factor is None:
             return None
         value *= factor
@@ -235,14 +284,27 @@ def _measure(rule: Rule, one: Setting, settings: list[Setting]) -> float | None:
 
 
 def number(text: str) -> float | None:
-    """A number as configuration writes it ('500m', '4Gi', '0.9'), None when it is none."""
+    """A number as configuration writes it ('500m', '512M', '4Gi', '0.9'), None when it is none."""
     found = _NUMBER.fullmatch(text)
-    return float(found[1]) * _FACTORS.get((found[2] or "").lower(), 1.0) if found else None
+    if found is None:
+        return None
+    unit = found[2] or ""
+    return float(found[1]) * (1e6 if unit == "M" else _FACTORS.get(unit.lower(), 1.0))
 
 
-def _other(one: Setting, key: str, settings: list[Setting]) -> Setting | None:
-    """Another setting of the same workload; the same subject comes first."""
-    known = [s for s in settings if _plain(s.key) == key and _related(one.subject, s.subject)]
+def _other(
+    one: Setting, key: str, settings: list[Setting], *, anywhere: bool = False
+) -> Setting | None:
+    """Another setting of the same workload; the same subject comes first.
+
+    Args:
+        anywhere: Of any workload, wherever the key stands in nested settings.
+    """
+    known = [
+        s for s in settings
+        if (_plain(s.key) == key and _related(one.subject, s.subject))
+        or (anywhere and f".{_plain(s.key)}".endswith(f".{key}"))
+    ]  # fmt: skip
     return next((s for s in known if s.subject == one.subject), known[0] if known else None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -12,30 +13,20 @@ from typing import Any
 import polars as pl
 
 from rca.case import Case
+from rca.labels import told
 from rca.op_families import roles_by_operator
-
-_NAMES_SERVICE = ("service", "service_name", "service.name")
-_NAMES_POD = ("pod", "pod_name", "exported_pod", "k8s.pod.name")
-_NAMES_WORKLOAD = (
-    "deployment",
-    "statefulset",
-    "daemonset",
-    "app",
-    "container_name",
-    "container",
-)
-_POD_SUFFIX = re.compile(r"(-[a-z0-9]{8,10})?-[a-z0-9]{5}$|-\d+$")
 
 
 @dataclass(frozen=True)
 class Role:
-    """One role of roles.toml."""
+    """One role of roles.toml; its head says what the fields mean."""
 
     id: str
     meaning: str
     unit: str
     layer: str
     combine: str
+    devices: str
 
 
 @dataclass(frozen=True)
@@ -59,9 +50,12 @@ def _table() -> dict[str, Any]:
 def roles() -> dict[str, Role]:
     """All roles by id."""
     return {
-        name: Role(name, row["meaning"], row["unit"], row["layer"], row["combine"])
+        name: Role(
+            name, row["meaning"], row["unit"], row["layer"], row["combine"],
+            row.get("devices", row["combine"]),
+        )
         for name, row in _table().items()
-    }
+    }  # fmt: skip
 
 
 def metrics() -> list[tuple[str, str, str]]:
@@ -132,23 +126,6 @@ def normalise(name: str) -> str:
     )
 
 
-def service_of(labels: dict[str, str]) -> str:
-    """The service that a series speaks of, '' when its labels do not say."""
-    if found := next((labels[k] for k in _NAMES_SERVICE if labels.get(k)), None):
-        return found
-    if pod := next((labels[k] for k in _NAMES_POD if labels.get(k)), None):
-        return _POD_SUFFIX.sub("", pod)
-    keys = (*_NAMES_WORKLOAD, "job", "envoy_cluster_name", "instance")
-    return next((labels[k] for k in keys if labels.get(k)), "")
-
-
-def replica_of(labels: dict[str, str]) -> str:
-    """Pod, instance or device that a series speaks of, '' when its labels do not say."""
-    return next(
-        (labels[k] for k in (*_NAMES_POD, "instance", "Hostname", "node") if labels.get(k)), ""
-    )
-
-
 def assign(case: Case) -> int:
     """Write series_role for every series, op_family for every operator; returns the series' rows.
 
@@ -156,27 +133,43 @@ def assign(case: Case) -> int:
     histograms and summaries by their mean, the rest as it stands.
     """
     case.clear(["series_role", "op_family"])
-    rows: list[dict[str, Any]] = []
-    for series_id, name, labels, kind in case.rows(
-        "SELECT id, name, labels, type FROM series ORDER BY id"
-    ):
-        common = {"series_id": series_id, "replica": replica_of(labels)}
-        known = [r for r in _rules().get(normalise(name), ()) if r.fits(labels)]
-        for rule in known:
-            service = labels.get(rule.service_label or "") or service_of(labels)
-            row = {
-                "role": rule.role.id,
-                "how": rule.how,
-                "scale": rule.scale,
-                "combine": rule.role.combine,
-            }
-            rows.append({**common, **row, "service": service})
-        if not known and (own := _own_role(name, labels, kind)):
-            row = {"role": own[0], "how": own[1], "scale": 1.0, "combine": "mean"}
-            rows.append({**common, **row, "service": service_of(labels)})
+    rows = [
+        row
+        for found in case.rows("SELECT id, name, labels, type FROM series ORDER BY id")
+        for row in _carried(*found)
+    ]
     families = [{"name": op, "role": role} for op, role in roles_by_operator().items()]
     case.insert("op_family", pl.DataFrame(families))
-    return case.insert("series_role", pl.DataFrame(rows)) if rows else 0
+    return case.insert("series_role", pl.DataFrame(rows, schema_overrides=_TOLD)) if rows else 0
+
+
+_TOLD = dict.fromkeys(("device", "model", "runtime", "tenant"), pl.String)
+
+
+def _carried(
+    series_id: int, name: str, labels: dict[str, str], kind: str
+) -> Iterator[dict[str, Any]]:
+    """Rows of series_role: one for each role that the series carries."""
+    plain = normalise(name)
+    common = {"series_id": series_id, **told(plain, labels)._asdict()}
+    known = [r for r in _rules().get(plain, ()) if r.fits(labels)]
+    for rule in known:
+        role = rule.role
+        row = {
+            "role": role.id, "how": rule.how, "scale": rule.scale, "combine": role.combine,
+            "devices": role.devices,
+        }  # fmt: skip
+        service = labels.get(rule.service_label or "") or common["service"]
+        yield {**common, **row, "service": service}
+    if not known and (own := _own_role(name, labels, kind)):
+        row = {
+            "role": own[0],
+            "how": own[1],
+            "scale": 1.0,
+            "combine": "mean",
+            "devices": "mean",
+        }
+        yield {**common, **row}
 
 
 _SILENT = re.compile(

@@ -81,7 +81,7 @@ class Signal:
         source: 'metrics', 'trace', 'torch_profiler' or 'gpu'.
         role: Role of roles.toml or signals.toml, or 'metric:NAME'.
         service: Service it speaks of, '' when unknown.
-        subject: Operation of a span, '' for all other signals.
+        subject: Operation of a span, device of a metric by device, '' for all other signals.
     """
 
     source: str
@@ -104,6 +104,7 @@ class Meaning(NamedTuple):
         events: Whether it counts rare events, to be judged by their number.
         spread: Share of its level that it strays by without any cause.
         least: What it strays by at any level, in its unit.
+        idle_by: Role of the same device that tells whether it falls because there is less to do.
     """
 
     meaning: str
@@ -112,6 +113,7 @@ class Meaning(NamedTuple):
     events: bool = False
     spread: float = 0.05
     least: float = 1e-12
+    idle_by: str | None = None
 
 
 _SPREAD = 0.05
@@ -150,6 +152,7 @@ def meanings() -> dict[str, Meaning]:
                 row.get("events", False),
                 row.get("spread", _OPERATOR_SPREAD if layer == "code" else _SPREAD),
                 row.get("least", _LEAST.get(unit, 1e-12)),
+                row.get("idle_by"),
             )
     return found
 
@@ -168,19 +171,26 @@ def load(case: Case, *, spans: bool = False) -> list[Signal]:
     Read once for several stages, and again when a recorded table has changed.
     """
     if spans:
-        return _read(case, spans=True)
+        return _read(case, "span_signal", f"role IN {_SPAN_ROLES}")
     known = _loaded.get(case)
     if known is None or known[0] != case.generation:
-        known = _loaded[case] = (case.generation, _read(case, spans=False))
+        known = _loaded[case] = (
+            case.generation,
+            _read(case, "signal_value", f"role NOT IN {_SPAN_ROLES}"),
+        )
     return known[1]
 
 
-def _read(case: Case, *, spans: bool) -> list[Signal]:
-    wanted = f"role {'IN' if spans else 'NOT IN'} {_SPAN_ROLES}"
+def by_device(case: Case) -> list[Signal]:
+    """Metrics of devices, where a service has several, each device by itself: its name is the subject."""
+    return _read(case, "device_signal", "true")
+
+
+def _read(case: Case, view: str, wanted: str) -> list[Signal]:
     parts = case.batches(
         f"""
         SELECT source, role, service, subject, part, ts_ns, CAST(num AS DOUBLE) AS num, CAST(den AS DOUBLE) AS den
-        FROM {"span_signal" if spans else "signal_value"}
+        FROM {view}
         WHERE {wanted} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150
         """
     )

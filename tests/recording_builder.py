@@ -120,7 +120,7 @@ def _add_samples(case: Case, slow: bool) -> None:
         )
         role = SERIES[row["id"] % 100 - 1][3]
         case.execute(
-            "INSERT INTO series_role VALUES (?, ?, 'gauge', 1.0, 'mean', 'vllm', '')",
+            "INSERT INTO series_role (series_id, role, how, scale, combine, service, replica) VALUES (?, ?, 'gauge', 1.0, 'mean', 'vllm', '')",
             [row["id"], role],
         )
     case.insert("sample", pl.DataFrame(samples))

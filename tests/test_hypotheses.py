@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import replace
 from importlib.resources import files
@@ -207,6 +208,26 @@ def test_a_broken_cause_is_named_with_its_place(
     with pytest.raises(CauseError) as caught:
         load(folder)
     assert message in str(caught.value)
+
+
+def test_a_cause_that_comes_with_rca_says_where_it_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    form = re.compile(r"[A-Za-z][\w.-]*#\d+|https://\S+")
+    for cause in load().values():
+        assert cause.references and all(map(form.fullmatch, cause.references)), cause.id
+    name, text = "overload.toml", (CAUSES / "overload.toml").read_text(encoding="utf-8")
+    bare = re.sub(r"(?m)^references = .*$", "references = []", text)
+    monkeypatch.setattr("rca.catalogue._shipped", lambda: [(name, bare)])
+    with pytest.raises(CauseError, match="names no reference"):
+        load()
+
+
+def test_a_cause_of_your_own_needs_no_reference(tmp_path: Path) -> None:
+    text = (CAUSES / "overload.toml").read_text(encoding="utf-8")
+    bare = re.sub(r"(?m)^references = .*$", "references = []", text)
+    (tmp_path / "overload.toml").write_text(bare, encoding="utf-8")
+    assert load(tmp_path)["overload"].references == ()
 
 
 def test_a_cause_that_is_no_text_is_named(tmp_path: Path) -> None:

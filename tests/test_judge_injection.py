@@ -73,7 +73,9 @@ def _label(case: Case, text: str) -> None:
         "INSERT INTO series VALUES (999, 11, ?, MAP {'pod': ?}, 'gauge', ?)", [text] * 3
     )
     case.execute(
-        "INSERT INTO series_role VALUES (999, 'waiting', 'gauge', 1, 'sum', ?, ?)", [text] * 2
+        "INSERT INTO series_role (series_id, role, how, scale, combine, service, replica) "
+        "VALUES (999, 'waiting', 'gauge', 1, 'sum', ?, ?)",
+        [text] * 2,
     )
     _unknown_signal(case, "metrics", text)
     case.execute("UPDATE evidence SET service = ? WHERE id IN ('E4', 'E7', 'E91')", [text])

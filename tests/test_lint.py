@@ -45,6 +45,17 @@ def configured(case: Case, **settings: str) -> list[tuple[str, str]]:
          {"OMP_NUM_THREADS": "4", "resources.limits.cpu": "4000m"}),
         ("threads", {"OMP_NUM_THREADS": "16", "resources.limits.cpu": "4000m"}, {"OMP_NUM_THREADS": "16"}),
         ("retries", {"max_retries": "10"}, {"max_retries": "2"}),
+        ("batch_window", {"wait_ms": "500"}, {"wait_ms": "50"}),
+        ("large_window_batch", {"max_batch_size": "64", "wait_ms": "50"}, {"max_batch_size": "32", "wait_ms": "50"}),
+        ("large_window_batch", {"max_batch_size": "64", "wait_ms": "50"}, {"max_batch_size": "64", "wait_ms": "0"}),
+        ("large_window_batch", {"max_batch_size": "64", "wait_ms": "50"}, {"max_batch_size": "64"}),
+        ("http2_stream_window", {"http2_protocol_options.initial_stream_window_size": "65535"},
+         {"http2_protocol_options.initial_stream_window_size": "2097152"}),
+        ("http2_streams", {"listeners.0.http2_protocol_options.max_concurrent_streams": "100"},
+         {"max_concurrent_streams": "1000"}),
+        ("no_memory_limit", {"image": "engine:1"}, {"image": "engine:1", "resources.limits.memory": "16Gi"}),
+        ("memory_overcommit", {"resources.limits.memory": "32Gi", "resources.requests.memory": "16000M"},
+         {"resources.limits.memory": "16Gi", "resources.requests.memory": "16Gi"}),
     ],
 )  # fmt: skip
 def test_a_rule_speaks_of_what_breaks_it_only(
@@ -112,6 +123,67 @@ def test_a_change_that_tells_of_the_tokenizer_it_keeps_has_forgotten_it(case: Ca
     assert case.rows("SELECT severity, len(causes) FROM lint_finding") == [("warning", 2)]
 
 
+def test_a_tokenizer_without_its_model(case: Case) -> None:
+    changes, config = add_source(case, "change"), add_source(case, "config")
+    add_config(case, config, WORKLOAD, model="llama-3.1")
+    add_change(
+        case,
+        changes,
+        "c1",
+        0,
+        "deploy",
+        WORKLOAD,
+        "--tokenizer-revision=r1",
+        "--tokenizer-revision=r2",
+    )
+    check(case)
+    assert case.rows("SELECT rule, severity, causes FROM lint_finding") == [
+        (
+            "tokenizer_without_model",
+            "warning",
+            ["stale_tokenizer_cache_key", "embedding_version_race"],
+        )
+    ]
+    assert "model stays llama-3.1" in case.scalar("SELECT statement FROM lint_finding")
+    add_change(
+        case, changes, "c2", 1, "deploy", WORKLOAD, "--model=llama-3.1", "--model=llama-3.2"
+    )
+    assert findings(case) == []
+
+
+def test_memory_limits_are_asked_of_containers_of_kubernetes_only(case: Case) -> None:
+    """A sidecar has a limit of its own; what else names an image may set its limit elsewhere."""
+    config = add_source(case, "config")
+    for subject in ("service/engine", "chart"):
+        add_config(case, config, subject, image="engine:1")
+    add_config(
+        case, config, WORKLOAD, **{"image": "engine:1", "resources.limits.memory": "16Gi"}
+    )
+    add_config(case, config, f"{WORKLOAD}/proxy", image="envoy:1")
+    check(case)
+    assert case.rows("SELECT subject, rule, severity FROM lint_finding") == [
+        (f"{WORKLOAD}/proxy", "no_memory_limit", "notice")
+    ]
+
+
+def test_engines_that_share_a_gpu_by_time_slices(case: Case) -> None:
+    """The number of slices stands in a ConfigMap of the device plugin, under a name of its own."""
+    config = add_source(case, "config")
+    add_config(case, config, WORKLOAD, gpu_memory_utilization="0.9")
+    assert findings(case) == []
+    key = "any.sharing.timeSlicing.resources.nvidia.com/gpu.replicas"
+    add_config(case, config, "ConfigMap/time-slicing-config", **{key: "4"})
+    assert findings(case) == [
+        (
+            "gpu_overcommit",
+            "gpu_memory_utilization",
+            "at most 1 of the GPU's memory by all that share it",
+            None,
+        )
+    ]
+    assert "3.6" in case.scalar("SELECT statement FROM lint_finding")
+
+
 def test_a_model_that_brings_its_tokenizer_is_worth_a_look_only(case: Case) -> None:
     add_change(case, add_source(case, "change"), "c1", 0, "deploy", "deployment/llm-engine",
                "model_version: v7", "model_version: v8")  # fmt: skip
@@ -127,6 +199,8 @@ def test_a_model_that_brings_its_tokenizer_is_worth_a_look_only(case: Case) -> N
         ("0.9", 0.9),
         ("500m", 0.5),
         ("4Gi", 4 * 1024.0**3),
+        ("512M", 512e6),
+        ("1Ti", 1024.0**4),
         ("16", 16.0),
         ("auto", None),
         ("", None),
@@ -139,6 +213,14 @@ def test_numbers_as_configuration_writes_them(text: str, value: float | None) ->
 def test_every_rule_says_what_is_safe() -> None:
     assert len({r.id for r in rules()}) == len(rules())
     for rule in rules():
-        safe = (rule.low, rule.high, rule.at_most, rule.at_least, rule.is_, rule.partner)
+        safe = (
+            rule.low,
+            rule.high,
+            rule.at_most,
+            rule.at_least,
+            rule.is_,
+            rule.partner,
+            rule.absent,
+        )
         assert any(x is not None and x != () for x in safe), rule.id
         assert rule.severity in ("warning", "notice")

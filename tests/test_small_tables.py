@@ -86,6 +86,21 @@ def test_nvidia_smi(units: bool, tmp_path: Path, read_files: Read) -> None:
     }  # fmt: skip
 
 
+def test_gpus_of_one_sweep_of_nvidia_smi_add_up(tmp_path: Path, read_files: Read) -> None:
+    """Each line has the time at which its GPU was read, a few milliseconds apart."""
+    lines = [
+        "timestamp, index, memory.used [MiB]",
+        *(f"2024/05/03 13:33:{second}.1{gpu}5, {gpu}, {1000 + gpu} MiB" for second in (20, 21) for gpu in (0, 1)),
+    ]  # fmt: skip
+    case = read_files(_write(tmp_path / "gpus.csv", "\n".join(lines) + "\n"))
+    assign(case)
+    first = case.scalar("SELECT min(ts_ns) FROM sample")
+    assert first % 10**9 == 105_000_000
+    assert case.rows("SELECT ts_ns - ?, value / 1048576 FROM role_value ORDER BY 1", (first,)) == [
+        (0, 2001.0), (10**9, 2001.0),
+    ]  # fmt: skip
+
+
 def test_nvidia_smi_loop_without_times(tmp_path: Path, read_files: Read) -> None:
     text = (
         "index, clocks_throttle_reasons.sw_power_cap, clocks_throttle_reasons.hw_thermal_slowdown\n"

@@ -63,6 +63,7 @@ class Evidence:
     onset_ns: int | None
     sql: str
     seed: int | None
+    device: str | None = None
 
     @property
     def is_symptom(self) -> bool:

@@ -64,7 +64,7 @@ def cause_text(case: Case, cause: str | None) -> tuple[str, str]:
 def label(evidence: Evidence) -> str:
     """What the evidence speaks of, short."""
     name = role_words(evidence.role or "") or evidence.subject
-    return printable(f"{evidence.service} {name}" if evidence.service else name, 90)
+    return printable(" ".join(filter(None, (evidence.service, evidence.device, name))), 90)
 
 
 def movement(evidence: Evidence) -> str:

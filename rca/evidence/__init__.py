@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from rca.case import Case
+from rca.evidence.devices import OneDevice, worst
 from rca.evidence.moves import (
     FLAT,
     MIN_POINTS,
@@ -36,7 +37,7 @@ def gather(case: Case) -> None:
     span = incident_span(case) or whole_span(case)
     if span is None:
         return
-    moves = [m for s in load(case) if (m := measure(s, span))]
+    moves = worst(case, span, (m for s in load(case) if (m := measure(s, span))))
     rows = [_row(m, span) for m in _kept(moves)] + _change_rows(case)
     rows.sort(
         key=lambda r: (
@@ -69,6 +70,7 @@ def _row(move: Move, span: Span) -> dict[str, Any]:
     return {
         "source": signal.source, "role": signal.role if known else None,
         "service": signal.service or None, "subject": signal.role.removeprefix("metric:"),
+        "device": signal.subject if isinstance(move, OneDevice) else None,
         "statement": _statement(move), "unit": known.unit if known else "as exported",
         "direction": move.direction, "reference": before, "observed": after, "effect": move.effect,
         "effect_low": ends[0] if ends else None, "effect_high": ends[1] if ends else None,
@@ -84,6 +86,7 @@ def _statement(move: Move) -> str:
     known = meanings().get(signal.role)
     what = known.meaning if known else printable(signal.role.removeprefix("metric:"), 80)
     where = f" of {printable(signal.service, 60)}" if signal.service else ""
+    where += move.words if isinstance(move, OneDevice) else ""
     how = {
         "up": "rose against the", "down": "fell against the", "flat": "stayed within the spread of the",
     }[move.direction]  # fmt: skip
@@ -119,6 +122,7 @@ def _sql(move: Move, span: Span) -> str:
             ("source", signal.source),
             ("role", signal.role),
             ("service", signal.service),
+            *((("subject", signal.subject),) if isinstance(move, OneDevice) else ()),
         )
     )
     return (
@@ -126,7 +130,7 @@ def _sql(move: Move, span: Span) -> str:
         f"    sum(num) FILTER ({inside}) / sum(den) FILTER ({inside}) AS observed,\n"
         f"    count(*) FILTER ({outside}) AS n_reference,\n"
         f"    count(*) FILTER ({inside}) AS n_observed\n"
-        f"FROM signal_value\n"
+        f"FROM {'device_signal' if isinstance(move, OneDevice) else 'signal_value'}\n"
         f"WHERE {where} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150"
     )
 
@@ -147,6 +151,7 @@ def _change_rows(case: Case) -> list[dict[str, Any]]:
                 "source": "change",
                 "role": "change",
                 "service": None,
+                "device": None,
                 "subject": key,
                 "statement": f"{printable(kind, 20)} of {printable(subject, 80)}: {what or 'no detail'}",
                 "unit": "event",

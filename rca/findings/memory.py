@@ -14,8 +14,8 @@ from rca.findings.cohort import query
 _FEWEST = 8
 _BREAKS = 40
 _COLUMNS = (
-    "kind", "service", "replica", "part", "n", "first_bytes", "last_bytes", "most_bytes",
-    "total_bytes", "used_share",
+    "kind", "service", "replica", "device", "devices", "part", "n", "first_bytes", "last_bytes",
+    "most_bytes", "total_bytes", "used_share",
 )  # fmt: skip
 
 Floats = npt.NDArray[np.float64]

@@ -161,6 +161,8 @@ class Memory:
     kind: str
     service: str
     replica: str
+    device: str | None
+    devices: int | None
     part: str
     n: int
     first_bytes: float
@@ -267,7 +269,7 @@ def read(case: Case) -> Findings:
         indicators=_rows(case, Indicator, "indicator", "ORDER BY coalesce(is_flagged, false) DESC, name, subject"),
         parts=_rows(case, CohortPart, "cohort_part", "ORDER BY added_ns DESC NULLS LAST, part, service"),
         drivers=_rows(case, Driver, "latency_driver", "ORDER BY added_ns DESC, driver"),
-        memory=_rows(case, Memory, "memory_use", "ORDER BY kind, service, replica, part"),
+        memory=_rows(case, Memory, "memory_use", "ORDER BY kind, service, replica, device NULLS FIRST, part"),
         storms=_rows(case, Storm, "invalidation_storm", "ORDER BY start_ns, reason"),
         versions=_rows(case, Version, "version_window", "ORDER BY first_ns, kind, model, partner"),
         call_depth=_rows(case, Depth, "call_depth", "ORDER BY depth"),

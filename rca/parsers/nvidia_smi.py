@@ -56,6 +56,8 @@ _WORDS = {
     "Yes": 1.0,
     "No": 0.0,
 }
+_SWEEP_NS = 500_000_000
+"""Longer than it takes to read all GPUs once."""
 _REASON = "clocks_event_reasons."
 # Bits of nvmlClocksEventReasons for the columns that tell one reason each.
 _BITS = {
@@ -94,6 +96,8 @@ class _Reader:
         self.absent = self.composed = 0
         self.bad: list[str] = []
         self._modified_ns = modified_ns
+        self._sweep: set[tuple[tuple[str, str], ...]] = set()
+        self._sweep_ns = 0
         rows = table.rows
         values = [c for c in table.header if c != "timestamp" and c not in _LABELS]
         # A column of words alone, such as a mode, is no measure.
@@ -110,6 +114,7 @@ class _Reader:
             self.bad.append(row["timestamp"])
             return
         labels = self.labels(row)
+        ts_ns = self._time_of_sweep(labels, ts_ns)
         mask: int | None = None
         for column in self.values:
             field, unit = self.fields[column]
@@ -126,6 +131,14 @@ class _Reader:
         ):
             self.points.add(_series_name(_REASON + "active"), labels, ts_ns, float(mask))
             self.composed += 1
+
+    def _time_of_sweep(self, labels: dict[str, str], ts_ns: int) -> int:
+        """The time of the sweep's first row: GPUs are read one after the other, and what they hold adds up."""
+        key = tuple(labels.items())
+        if key in self._sweep or not 0 <= ts_ns - self._sweep_ns <= _SWEEP_NS:
+            self._sweep, self._sweep_ns = set(), ts_ns
+        self._sweep.add(key)
+        return self._sweep_ns
 
     def _miss(self, column: str, cell: str) -> None:
         if _ABSENT.fullmatch(cell):

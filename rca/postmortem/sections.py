@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from rca.answer import Answer
 from rca.case import Case
 from rca.findings import graph
+from rca.findings.records import Memory
 from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
 from rca.postmortem.section import Section
@@ -210,7 +211,7 @@ def _memory(answer: Answer) -> Iterator[Section]:
         m for m in answer.findings.memory if m.part == "incident" and m.used_share is not None
     ]
     rows = [
-        (printable(f"{m.kind} {m.service} {m.replica}".strip(), 80), f"{size(m.first_bytes)} → {size(m.last_bytes)}",
+        (_whose(m), f"{size(m.first_bytes)} → {size(m.last_bytes)}",
          f"{size(m.growth_bytes_per_s)}/s since {moment(m.since_ns)}" if m in grown else "",
          number(m.r_squared) if m in grown else "",
          f"{percent(m.used_share)} of {size(m.total_bytes)}" if m.used_share is not None else "not recorded")
@@ -221,6 +222,13 @@ def _memory(answer: Answer) -> Iterator[Section]:
             "Memory", ["Growth is the slope of the line that fits best, R² how much of the course it explains."],
             ("Memory", "Level", "Growth", "R²", "Used of all"), rows[:_ROWS], "SELECT * FROM memory_use",
         )  # fmt: skip
+
+
+def _whose(memory: Memory) -> str:
+    device = memory.device or (f"all {memory.devices} devices" if memory.devices else "")
+    return printable(
+        " ".join(filter(None, (memory.kind, memory.service, memory.replica, device))), 120
+    )
 
 
 def _versions(answer: Answer) -> Iterator[Section]:

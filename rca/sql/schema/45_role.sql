@@ -1,4 +1,5 @@
--- What a metric series stands for, whatever engine or exporter wrote it; from roles.toml.
+-- What a metric series stands for, whatever engine or exporter wrote it; from roles.toml,
+-- and what it speaks of, whatever its labels are called; from labels.toml.
 CREATE TABLE series_role (
     -- The series.
     series_id BIGINT NOT NULL,
@@ -12,6 +13,16 @@ CREATE TABLE series_role (
     combine VARCHAR NOT NULL,
     -- Service that the series speaks of; '' when its labels do not say.
     service VARCHAR NOT NULL,
-    -- Replica (pod, instance or device) that the series speaks of; '' when its labels do not say.
-    replica VARCHAR NOT NULL
+    -- Replica (pod, else instance or host) that the series speaks of; '' when its labels do not say.
+    replica VARCHAR NOT NULL,
+    -- How several devices of a replica make one value: 'max' or 'min' (the worst of them counts), else as `combine` says.
+    devices VARCHAR NOT NULL DEFAULT 'mean',
+    -- Device that the series speaks of, unique in the case (its own id, or HOST/NUMBER); NULL when its labels do not say.
+    device VARCHAR,
+    -- Model that the series speaks of; NULL when its labels do not say.
+    model VARCHAR,
+    -- Serving runtime, for example 'vllm'; NULL when neither labels nor the metric's name say.
+    runtime VARCHAR,
+    -- Tenant; NULL when its labels do not say.
+    tenant VARCHAR
 );

@@ -40,6 +40,8 @@ CREATE TABLE evidence (
     role VARCHAR,
     -- Service it speaks of; NULL when it speaks of the whole system.
     service VARCHAR,
+    -- Device it speaks of: one of several that moved alone; NULL for all devices, and where none is told.
+    device VARCHAR,
     -- Metric, operator, span or change it speaks of.
     subject VARCHAR NOT NULL,
     -- One sentence for people.

@@ -4,8 +4,12 @@ CREATE TABLE memory_use (
     kind VARCHAR NOT NULL,
     -- Service, '' when unknown.
     service VARCHAR NOT NULL,
-    -- Replica, device or capture, '' when unknown.
+    -- Replica or capture, '' when unknown.
     replica VARCHAR NOT NULL,
+    -- Device; NULL for all devices of the replica together, and where none is told.
+    device VARCHAR,
+    -- Number of devices that the row speaks of; NULL where none is told.
+    devices BIGINT,
     -- 'incident' or 'baseline'.
     part VARCHAR NOT NULL,
     -- Values it rests on.

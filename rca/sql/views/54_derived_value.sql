@@ -89,16 +89,22 @@ growth AS (
     WHERE role IN ('host_memory', 'gpu_memory')
     WINDOW w AS (PARTITION BY part, role, service ORDER BY ts_ns)
 ),
--- Processes that started again, replicas a scrape.
+-- Processes that started again, replicas a scrape: by the start that they tell, else by Kubernetes' or Ray's count.
+started AS (
+    SELECT part, service, replica, ts_ns,
+        num - lag(num) OVER (PARTITION BY part, service, replica ORDER BY ts_ns) AS started
+    FROM role_point
+    WHERE role = 'process_age'
+    UNION ALL
+    SELECT c.part, c.service, c.replica, c.ts_ns, c.num
+    FROM role_point AS c
+    WHERE c.role = 'container_starts' AND NOT EXISTS (SELECT 1 FROM role_point AS p
+        WHERE p.role = 'process_age' AND p.part = c.part AND p.service = c.service AND p.replica = c.replica)
+),
 restart AS (
     SELECT part, 'restart' AS role, service, ts_ns, CAST(sum(CAST(started > 0 AS INTEGER)) AS DOUBLE) AS num,
         1.0 AS den
-    FROM (
-        SELECT part, service, replica, ts_ns,
-            num - lag(num) OVER (PARTITION BY part, service, replica ORDER BY ts_ns) AS started
-        FROM role_point
-        WHERE role = 'process_age'
-    )
+    FROM started
     GROUP BY part, service, ts_ns
 ),
 -- Arrivals in bins of two seconds against their mean over half a minute: their variance is their

@@ -18,7 +18,7 @@ SELECT
     -- Denominator.
     den
 FROM role_value
-WHERE den > 0
+WHERE den > 0 AND role <> 'container_starts'
 UNION ALL
 SELECT 'trace', role, service, '', part, ts_ns, num, den FROM request_value
 UNION ALL
