@@ -113,7 +113,8 @@ def _config(case: Case, text: str) -> None:
     case.execute("INSERT INTO config_file VALUES (11, 'config/x.yaml', ?)", [f"# {text}\n"])
     case.execute("INSERT INTO gap VALUES (?, ?, ?, ?)", [text] * 4)
     case.execute(
-        "INSERT INTO pattern VALUES (1, 'request', ?, 5, 0, NULL, NULL, '{}', '[]')", [text]
+        "INSERT INTO pattern VALUES (1, 'request', ?, 5, 0, NULL, NULL, NULL, '{}', '[]')",
+        [text],
     )
 
 
