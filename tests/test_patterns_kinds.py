@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from hashlib import md5
+from string import ascii_lowercase
 from typing import Any
 
 import case_builder
+import numpy as np
 import polars as pl
 import pytest
 from recording_builder import END, SECOND, START, STOP, T0, add_source
 
-from rca.case import Case
+from rca.case import Case, sql_text
 from rca.patterns import cluster, events, kernels, windows
+from rca.patterns.grouping import Matrix
 from rca.postmortem import pattern_sections
 from rca.postmortem.markdown import render
 from rca.postmortem.story import tell
+from rca.signals import Points, Signal
 
 STEP = 15 * SECOND
 
@@ -75,6 +79,25 @@ def test_without_a_window_or_a_healthy_reference_there_are_no_phases(slow: Case)
         assert windows.groups(well) == []
 
 
+def test_noise_has_no_phases() -> None:
+    """Four signals that only stray, over 40 recordings of 100 slices; a healthy baseline beside each."""
+    split = [seed for seed in range(40) if windows.group(_noise(seed)).labels.max() > 0]
+    assert len(split) <= 4
+
+
+def _noise(seed: int) -> Matrix:
+    random = np.random.default_rng(seed)
+    at = np.arange(100) * windows._SHORTEST_NS
+    sides = [
+        [Points(at, random.lognormal(0.0, 0.3, 100), np.ones(100)) for _ in range(2)]
+        for _ in range(4)
+    ]
+    signals = [Signal("metrics", "waiting", f"s{i}", "", *side) for i, side in enumerate(sides)]
+    features, _ = windows._features(signals, windows._Slices(0, windows._SHORTEST_NS, 100), 0)
+    assert features.shape == (100, 4)
+    return features
+
+
 # Kernels
 
 
@@ -116,6 +139,21 @@ def test_kernels_that_did_not_change_are_one_group() -> None:
     assert (one["name"], one["size"], one["silhouette"]) == ("as in the baseline", 24, None)
 
 
+def test_kernels_that_stray_are_one_group() -> None:
+    changes = [np.random.default_rng(seed).normal(0.0, 0.3, (60, 4)) for seed in range(40)]
+    split = [
+        c
+        for c in changes
+        if kernels.group(kernels._features(c, True), kernels._SIZES).labels.any()
+    ]
+    assert len(split) <= 4
+
+
+def test_kernels_of_the_baseline_alone_are_not_gone() -> None:
+    with captured([row for row in kernel_rows(1) if row[0] == "baseline"]) as case:
+        assert kernels.groups(case) == []
+
+
 def test_new_kernels_are_told_from_slower_ones() -> None:
     added = [("incident", f"new{i}", 20, 4000, "8,8,1") for i in range(6)]
     with captured([*kernel_rows(1), *added]) as case:
@@ -125,25 +163,32 @@ def test_new_kernels_are_told_from_slower_ones() -> None:
     assert json.loads(fresh["centre"])["presence"] == pytest.approx(0.93, abs=0.01)
 
 
-def test_runs_count_by_the_step_where_both_sides_mark_steps() -> None:
-    """Twice the steps and twice the runs: nothing changed but the length of the capture."""
+@pytest.mark.parametrize("counted", ["steps", "requests", "neither"])
+def test_runs_count_by_the_work_that_they_were_for(counted: str) -> None:
+    """Every kernel runs twice as often, for twice the steps or for twice the requests."""
     rows = [
         (p, n, runs * 2 if p == "incident" else runs, ns, g)
         for p, n, runs, ns, g in kernel_rows(1)
     ]
-    rows += [("incident", "k23", 300, 9600, "64,1,1")]
+    query = sql_text("patterns", "kernels").strip().removesuffix(";")
+    twice = ((1, 10), (2, 20))
     with captured(rows) as case:
-        steps = [{"source_id": source, "id": i, "kind": "annotation", "name": f"ProfilerStep#{i}",
-                  "start_ns": T0 + i, "dur_ns": 1} for source, n in ((1, 5), (2, 10)) for i in range(n)]  # fmt: skip
-        case.insert("cpu_op", pl.DataFrame(steps))
-        (row,) = case.rows(f"SELECT calls FROM ({_kernel_query()}) WHERE name = 'k00'", [600])
-        assert row[0] == pytest.approx(0.0, abs=0.05)
-
-
-def _kernel_query() -> str:
-    from rca.case import sql_text
-
-    return sql_text("patterns", "kernels").strip().removesuffix(";")
+        if counted == "steps":
+            case.insert("cpu_op", pl.DataFrame([
+                {"source_id": source, "id": i, "kind": "annotation", "name": f"ProfilerStep#{i}",
+                 "start_ns": T0 + i, "dur_ns": 1} for source, n in twice for i in range(n)]))  # fmt: skip
+        if counted == "requests":
+            case.insert("span", pl.DataFrame([
+                {"source_id": source, "trace_id": f"{source}-{i}", "span_id": "a", "name": "llm_request",
+                 "kind": "server", "start_ns": T0, "dur_ns": SECOND, "status": "ok", "attributes": "{}"}
+                for source, n in twice for i in range(n)]))  # fmt: skip
+        same = case.rows(f"SELECT calls FROM ({query}) WHERE name = 'k00'", [600])
+        if counted != "neither":  # twice the runs for the same work
+            case.execute(f"DELETE FROM {'cpu_op' if counted == 'steps' else 'span'} WHERE source_id = 2 "
+                         f"AND {'id >= 10' if counted == 'steps' else 'rowid >= 20'}")  # fmt: skip
+            more = case.rows(f"SELECT calls FROM ({query}) WHERE name = 'k00'", [600])
+            assert more[0][0] == pytest.approx(np.log(2.0))
+    assert same[0][0] == pytest.approx(0.0)
 
 
 def test_without_a_baseline_kernels_are_grouped_by_what_they_are_like() -> None:
@@ -227,6 +272,23 @@ def test_events_of_one_story_are_a_group_and_the_first_comes_first() -> None:
     assert "disk" in disk["name"].partition(";")[0]
 
 
+def test_events_that_have_nothing_in_common_are_one_group() -> None:
+    split = [
+        seed for seed in range(40) if events.group(_unrelated(seed), events._SIZES).labels.any()
+    ]
+    assert len(split) <= 4
+
+
+def _unrelated(seed: int) -> Matrix:
+    """24 events of four random words each, at any time, in one of three services."""
+    random = np.random.default_rng(seed)
+    texts, _ = events._weights(
+        [random.choice(list(ascii_lowercase), 4).tolist() for _ in range(24)]
+    )
+    services, places = random.choice(["a", "b", "c"], 24), random.uniform(-0.2, 1.0, 24)
+    return events._features(texts, pl.DataFrame({"service": services, "place": places}))
+
+
 def test_lines_that_come_as_often_as_before_are_no_events() -> None:
     with told() as case:
         named = {key for row in events.groups(case) for key in members(row)}
@@ -237,15 +299,11 @@ def test_operations_that_became_slow_are_events_with_their_onset() -> None:
     with told() as case:
         case.execute("INSERT INTO suspect VALUES (1, 'vllm', 'llm_request', 9.0)")
         (found,) = [
-            r for r in case.sql(_event_query()).to_dicts() if r["id"] == "span:vllm llm_request"
+            r
+            for r in case.sql(sql_text("patterns", "events")).to_dicts()
+            if r["id"] == "span:vllm llm_request"
         ]
     assert abs(found["onset_ns"] - START) <= 5 * SECOND
-
-
-def _event_query() -> str:
-    from rca.case import sql_text
-
-    return sql_text("patterns", "events")
 
 
 def test_names_are_taken_apart_into_words() -> None:

@@ -59,7 +59,10 @@ class Sizes(NamedTuple):
     least: int = 3
 
 
-def group(features: Matrix, sizes: Sizes = Sizes()) -> Grouping:  # noqa: B008 - it cannot be changed
+_USUAL = Sizes()
+
+
+def group(features: Matrix, sizes: Sizes = _USUAL) -> Grouping:
     """Groups of the members; the same features always give the same groups.
 
     Args:

@@ -16,7 +16,7 @@ _NAMED = 4
 """Kernels and events of a group that are named."""
 _READ = (
     "What is alike in the recordings, grouped; groups are no causes. There is more than one group only where "
-    "a single cloud would hardly ever look as divided (`p_one`)."
+    "a single cloud would hardly ever look as divided (column p_one)."
 )
 
 
@@ -39,7 +39,7 @@ def _phases(case: Case) -> Iterator[tuple[str, ...]]:
     for name, size, stretches, start_ns, end_ns in found if len(found) > 1 else []:
         more = f", and {stretches - 1} shorter" if stretches > 1 else ""
         when = f"{moment(start_ns)} – {moment(end_ns, date=False)} UTC{more}"
-        yield "time", printable(name, 120), number(size), when
+        yield "slices of time", printable(name, 120), number(size), when
 
 
 def _kernels(case: Case) -> Iterator[tuple[str, ...]]:

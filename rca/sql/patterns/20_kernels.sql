@@ -1,7 +1,8 @@
 -- Kernels of the captures, one row a kernel. With captures on both sides how it changed, as natural
 -- logarithms of incident / baseline; without a baseline what it is like.
 WITH run AS (
-    SELECT s.part, o.source_id, o.name, o.grid, count(*) AS n, sum(o.dur_ns) AS ns
+    SELECT s.part, o.source_id, o.name, o.grid, count(*) AS n, sum(o.dur_ns) AS ns,
+        min(o.start_ns) AS first_ns, max(o.start_ns + o.dur_ns) AS last_ns
     FROM gpu_op AS o
     JOIN source AS s ON s.id = o.source_id
     WHERE o.kind = 'kernel' AND o.flaw IS NULL AND o.dur_ns > 0
@@ -19,13 +20,24 @@ kernel AS (
     FROM sized
     GROUP BY name, part
 ),
--- What runs are counted by: captures are of different lengths.
-work AS (
-    SELECT count(*) FILTER (part = 'baseline') AS n_baseline,
-        count(*) FILTER (part = 'incident') AS n_incident
-    FROM rank_step AS r
+-- What runs are counted by, captures being of different lengths: steps where both sides mark them, else the
+-- requests in flight where both sides have some, else the kernels together.
+capture AS (
+    SELECT r.part, r.source_id, min(r.first_ns) + any_value(s.shift_ns) AS first_ns,
+        max(r.last_ns) + any_value(s.shift_ns) AS last_ns
+    FROM run AS r
     JOIN source AS s ON s.id = r.source_id
-    WHERE r.source_id IN (SELECT source_id FROM run)
+    GROUP BY r.part, r.source_id
+),
+work AS (
+    SELECT 1 AS choice, 1 AS least, count(*) FILTER (c.part = 'baseline') AS n_baseline,
+        count(*) FILTER (c.part = 'incident') AS n_incident
+    FROM capture AS c
+    JOIN rank_step AS r ON r.source_id = c.source_id
+    UNION ALL
+    SELECT 2, 8, count(*) FILTER (c.part = 'baseline'), count(*) FILTER (c.part = 'incident')
+    FROM capture AS c
+    JOIN request AS r ON r.part = c.part AND r.start_ns < c.last_ns AND r.end_ns > c.first_ns
 ),
 pair AS (
     SELECT name,
@@ -41,11 +53,11 @@ pair AS (
     GROUP BY name
 ),
 usual AS (
-    -- Steps where both sides mark them, else the kernels together.
-    SELECT CASE WHEN w.n_baseline > 0 AND w.n_incident > 0 THEN w.n_incident / w.n_baseline
-        ELSE (SELECT median(n_incident / n_baseline) FROM pair) END AS count_ratio,
-        EXISTS (FROM kernel WHERE part = 'baseline') AS is_compared
-    FROM work AS w
+    SELECT EXISTS (FROM kernel WHERE part = 'baseline') AS is_compared,
+        coalesce(
+            (SELECT n_incident / n_baseline FROM work WHERE least(n_baseline, n_incident) >= least
+                ORDER BY choice LIMIT 1),
+            (SELECT median(n_incident / n_baseline) FROM pair)) AS count_ratio
 )
 SELECT
     -- Name of the kernel.
@@ -66,7 +78,7 @@ SELECT
         ELSE 0.0 END AS presence
 FROM pair AS p
 CROSS JOIN usual AS u
-WHERE u.is_compared OR p.n_incident IS NOT NULL
+WHERE EXISTS (FROM kernel WHERE part = 'incident')
 -- The largest; what takes a millionth of the time tells nothing.
 ORDER BY greatest(p.share_baseline, p.share_incident) DESC, p.name
 LIMIT $1;
