@@ -39,7 +39,7 @@ OWN = {
     "side", "judge", "arm", "change_id",
 }  # fmt: skip
 
-OWN_IN = {("source", "kind"), ("fix", "kind"), ("span", "kind")}
+OWN_IN = {("source", "kind"), ("fix", "kind"), ("span", "kind"), ("pattern", "kind")}
 
 
 def poisoned(case: Case, text: str) -> int:

@@ -91,6 +91,11 @@ def _log(case: Case, text: str) -> None:
     alert = {"source_id": 14, "name": text, "start_ns": case_builder.START, "severity": text,
              "labels": json.dumps({"a": text}), "annotations": json.dumps({"summary": text})}  # fmt: skip
     case.insert("alert", pl.DataFrame([alert]))
+    case.execute(
+        "INSERT INTO pattern VALUES (9, 'alert', ?, 2, 0, NULL, NULL, NULL, to_json({i: ?}), "
+        "to_json(['alert:' || ?, 'log:' || left(md5(?), 8)]))",
+        [text] * 4,
+    )
 
 
 def _change(case: Case, text: str) -> None:
@@ -115,7 +120,8 @@ def _config(case: Case, text: str) -> None:
     case.execute("INSERT INTO config_file VALUES (11, 'config/x.yaml', ?)", [f"# {text}\n"])
     case.execute("INSERT INTO gap VALUES (?, ?, ?, ?)", [text] * 4)
     case.execute(
-        "INSERT INTO pattern VALUES (1, 'request', ?, 5, 0, NULL, NULL, '{}', '[]')", [text]
+        "INSERT INTO pattern VALUES (1, 'request', ?, 5, 0, NULL, NULL, NULL, '{}', '[]')",
+        [text],
     )
 
 

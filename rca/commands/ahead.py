@@ -46,6 +46,7 @@ def _load(stop: threading.Event) -> None:
 
 def _clustering() -> None:
     import sklearn.cluster
+    import sklearn.feature_extraction.text
     import sklearn.metrics  # noqa: F401
 
 

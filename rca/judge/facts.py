@@ -106,6 +106,7 @@ def collect(case: Case, causes: dict[str, Cause]) -> Facts:
             for name, size in case.rows("SELECT name, size FROM pattern WHERE kind = 'request' ORDER BY id")
             if _OWN_NAME.fullmatch(name)
         ],
+        "groups_of_events": _event_groups(case, masker),
         "missing_sources": [
             code
             for (code,) in case.rows("SELECT code FROM gap ORDER BY rowid")
@@ -137,6 +138,20 @@ def _window(case: Case) -> dict[str, Any]:
     seconds, by = rows[0]
     found = by if by in ("slo", "hint", "alert", "scan") else "other"
     return {"seconds": number(seconds), "found_by": found}
+
+
+def _event_groups(case: Case, masker: Masker) -> list[dict[str, list[str]]]:
+    """What moved, alarmed and was logged together, each group in the order of its onsets."""
+    found: dict[int, dict[str, list[str]]] = {}
+    for key, role, alert, template in _query(case, "60_event_groups.sql"):
+        group = found.setdefault(key, {"roles": [], "alerts": [], "log_lines": []})
+        if role in meanings() and role not in group["roles"]:
+            group["roles"].append(role)
+        if alert is not None:
+            group["alerts"].append(masker.mask("alert", alert))
+        if template is not None:
+            group["log_lines"].append(masker.mask("log", template))
+    return [group for group in found.values() if any(group.values())]
 
 
 def _services(masker: Masker, engines: set[str]) -> list[dict[str, str]]:

@@ -13,6 +13,7 @@ from rca.findings import graph
 from rca.findings.records import Memory
 from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
+from rca.postmortem.pattern_sections import tell as tell_patterns
 from rca.postmortem.section import Section
 
 _ATTRIBUTES = 8
@@ -25,7 +26,7 @@ _LEAK = 0.9
 def tell(case: Case, answer: Answer) -> list[Section]:
     """The sections of a case, those about requests first."""
     found = answer.findings
-    sections = [*tell_gpu(case), *_lint(case)]
+    sections = [*tell_patterns(case), *tell_gpu(case), *_lint(case)]
     if found.cohort is not None and found.cohort.is_incident:
         about = (_slow, _radius, _drivers, _tail, _context, _heat, _indicators, _memory, _versions,
                  _storms, _depth, _graph)  # fmt: skip

@@ -74,25 +74,28 @@ CREATE TABLE evidence (
     seed INTEGER
 );
 
--- Groups of anomalous requests, kernels, windows or alerts.
+-- Groups of anomalies: slow requests, phases of the incident, kernels, and what alarmed or moved together. A group
+-- gathers evidence; it is no cause, and no verdict rests on it.
 CREATE TABLE pattern (
-    -- Number, counted from 1.
+    -- Number, counted from 1 over all kinds.
     id INTEGER NOT NULL,
-    -- What was grouped: 'request', 'signal', 'kernel' or 'alert'.
+    -- What was grouped: 'request' (slow ones, by how they differ from healthy ones), 'signal' (slices of the incident's recording, by how far signals are from their healthy range: phases, in the order of their first slice), 'kernel' (by how they changed against the baseline; without one by what they are like) or 'alert' (alerts, log lines, metrics that broke away and slow operations, by words, time and service: in the order of their first event).
     kind VARCHAR NOT NULL,
-    -- Name made of the strongest components.
+    -- Name made of the strongest components; of alerts the weightiest words and when the first began, counted from the window's start.
     name VARCHAR NOT NULL,
     -- Members.
     size BIGINT NOT NULL,
-    -- Members that belong to no group, for the whole kind.
+    -- Members that belong to no dense group, for the whole kind.
     outliers BIGINT NOT NULL,
     -- Silhouette of the grouping, -1 to 1; NULL for a single group.
     silhouette DOUBLE,
     -- Adjusted Rand index against groupings of resampled members, -1 to 1; NULL when not computed.
     stability DOUBLE,
-    -- Mean of each feature, a JSON object.
+    -- Probability that one group, a normal cloud of the same covariance, looks as divided, 0 to 1: there are several groups only where it is 0.05 or less; NULL when there are too few members to divide.
+    p_one DOUBLE,
+    -- Mean of each feature, a JSON object; of alerts the mean weight of each of the strongest words.
     centre JSON NOT NULL,
-    -- Ids of the members, a JSON array.
+    -- Ids of the members, a JSON array: of requests and kernels the first 200; of slices their starts, ns since the Unix epoch; of alerts, in the order of their onset, ids of evidence ('E12'), 'alert:NAME', 'log:HASH' (the first eight digits of md5(log.template)) and 'span:SERVICE OPERATION'.
     members JSON NOT NULL
 );
 
