@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rca.errors import RcaError
 from rca.progress import progress_bar
 
 if TYPE_CHECKING:
     from rca.models.reproduce import Lengths
     from rca.models.settings import Plan
+
+_LEAST_SECONDS = 15  # the lead-in is three quarters of it
 
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON, nothing else.")
@@ -109,7 +112,12 @@ def _what_if(path: Path, study: str, as_json: bool) -> None:
 
 def reproduce(
     cause: Annotated[
-        str, typer.Argument(help="Id of a cause, or 'healthy'; see `rca causes`.")
+        str,
+        typer.Argument(
+            help="Id of a cause (see `rca causes`); A+B switches on two at once; 'healthy'; "
+            "'red_herring': memory grows and nothing gets slower; 'model_without_tokenizer': "
+            "the model moves, its tokenizer stays."
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for what is written.")],
     engine: Annotated[
@@ -142,8 +150,11 @@ def reproduce(
     from rca.models.reproduce import Lengths
     from rca.models.reproduce import reproduce as make
 
-    seconds = max(10, round(parse_seconds(duration, "--duration")))
-    lengths = Lengths(baseline_s=seconds, lead_in_s=max(10, seconds * 3 // 4), fault_s=seconds)
+    seconds = round(parse_seconds(duration, "--duration"))
+    if seconds < _LEAST_SECONDS:
+        told = f"--duration {duration} is too short: changes beside the true one need room"
+        raise RcaError(told, hint=f"at least {_LEAST_SECONDS}s")
+    lengths = Lengths(baseline_s=seconds, lead_in_s=seconds * 3 // 4, fault_s=seconds)
     if engine is Engine.vllm:
         if like is not None or replicas > 1:
             raise typer.BadParameter("--like and --replicas are not for --engine vllm")

@@ -89,6 +89,7 @@ def run(
     sizes: DecoderConfig | None = None,
     observed: Mapping[str, float] | None = None,
     rivals: Sequence[str] = (),
+    not_tried: Sequence[str] = (),
     other: str | None = None,
     fix: Remedy | None = None,
     budget_s: float = 20.0,
@@ -107,6 +108,7 @@ def run(
             `figures.log_ratios` gives them; any subset of `figures.FLOORS`. Other keys
             are left out, and values are clipped at a factor of 10.
         rivals: other causes that could explain the incident.
+        not_tried: more of them, which are named and not run.
         other: a cause that is at work beside it; it is switched on in all arms of the pairs, so
             that they show what `cause` adds to it.
         fix: what is tried instead of the fix that the model has for `cause`.
@@ -121,6 +123,7 @@ def run(
     budget = Budget(budget_s, began)
     trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget)
     trial.seed = seed
+    trial.left_out += [f"{rival}: less likely than those tried" for rival in not_tried]
     if fix is not None:
         trial.fault = replace(trial.fault, fix=fix)
     if other is not None:
@@ -214,6 +217,10 @@ class _Trial:
         verdict = self._check_counters(screening) or self._rank_early(shown, screening)
         if verdict:
             return verdict
+        if self.fault.by_model:
+            return Verdict(
+                "mechanism_only", "counters of the twin only: a cost model stands for the host"
+            )
         if self.budget.left_s() < self.budget.wall_s(_START_CPU_S):
             return Verdict("inconclusive", f"{self.budget} was spent before torch could start")
         self.made = self._torch(stack)

@@ -15,6 +15,7 @@ from rca.models.engine import Engine, StepResult
 from rca.models.gateway import Request
 from rca.models.modelled_steps import OPERATOR, Operator, model_operators, sampler_operators
 from rca.models.scheduler import Batch
+from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TENSOR_BYTES, TwinWorker
 
@@ -71,6 +72,10 @@ class _Watching:
         pool = engine.plan.args.total_blocks * self.sizes.block_size * self.sizes.head_dim * 8
         held = int(twin.retained) * TENSOR_BYTES
         self.trace = _Trace(_WEIGHTS + self.sizes.layers * pool + held)
+
+    def take(self, plan: Plan) -> None:
+        """As the twin."""
+        self.twin.take(plan)
 
     def admit(self, request: Request) -> int:
         """As the twin."""

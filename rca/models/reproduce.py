@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from rca.errors import BundleError, CauseError, MissingExtra
 from rca.models import modelled_profile
 from rca.models.deployment import Change, decoys, revisions, true_change, write_changes
-from rca.models.engine import Engine, Worker, start_up_ns
+from rca.models.engine import Engine, PairedEngine, Worker, start_up_ns
 from rca.models.fault import Fault
 from rca.models.faults import find
 from rca.models.gateway import admit
@@ -94,6 +94,9 @@ def reproduce(
     for fault in faults:
         if not fault.reproducible:
             raise CauseError(f"{fault.cause} cannot be reproduced: it {fault.device}")
+        if fault.by_model and engine == "torch":
+            told = f"{fault.cause} is shown by a cost model of the host only"
+            raise CauseError(told, hint="add --engine twin")
     refuse_full(out)
     say = progress or (lambda _line: None)
     lengths = lengths or Lengths()
@@ -171,6 +174,11 @@ def torch_runtime(sizes: DecoderConfig | None = None) -> AbstractContextManager[
     return runtime(sizes)
 
 
+def _process(plan: Plan) -> tuple[object, ...]:
+    """What a process is started with: another of these means another process."""
+    return plan.args, plan.build, plan.host.cpu_limit
+
+
 @dataclass
 class _Recorder:
     faults: list[Fault]
@@ -186,6 +194,8 @@ class _Recorder:
         self.begin_ns = _EPOCH_NS + (self.seed % 5000) * 3607 * SECOND
         self.fault = self.faults[0]
         seconds = float(self.lengths.fault_s)
+        for fault in self.faults:
+            self.healthy = fault.around(self.healthy)
         faulty = self.healthy
         for fault in self.faults:
             faulty = fault.plan(faulty, self.dose, seconds)
@@ -199,8 +209,8 @@ class _Recorder:
         until_ns = from_ns + self.lengths.baseline_s * SECOND
         self.say(f"baseline: {self.lengths.baseline_s} s of the healthy service")
         seen = self._watch(from_ns, until_ns, 2 * self.seed)
-        with self.bench.worker(self.healthy) as worker:
-            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+        with ExitStack() as stack:
+            engine = self._engine(self.healthy, from_ns - _WARM_UP_NS, seen, stack)
             self._send(engine, seen, self.healthy, 2 * self.seed, (engine.now_ns, until_ns))
             engine.run(until_ns)
             seen.write(self.out / "baseline", self.healthy)
@@ -215,8 +225,7 @@ class _Recorder:
         end_ns = until_ns + self.lengths.recovery_s * SECOND
         seen = self._watch(from_ns, end_ns, 2 * self.seed + 1)
         with ExitStack() as stack:
-            worker = stack.enter_context(self.bench.worker(self.healthy))
-            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+            engine = self._engine(self.healthy, from_ns - _WARM_UP_NS, seen, stack)
             key = 2 * self.seed + 1
             self._send(engine, seen, self.healthy, key, (engine.now_ns, fault_ns))
             engine.run(fault_ns)
@@ -240,15 +249,24 @@ class _Recorder:
 
     def _switch(self, old: Engine, plan: Plan, seen: Telemetry, stack: ExitStack) -> Engine:
         """Roll a change out: new arguments or a new image mean a new process."""
-        if (old.plan.args, old.plan.build) == (plan.args, plan.build):
+        if _process(old.plan) == _process(plan):
+            if old.plan.host != plan.host:
+                old.take(plan)
             return old
         left = old.drain()
-        worker = stack.enter_context(self.bench.worker(plan))
         ready_ns = old.now_ns + start_up_ns(plan)
         seen.metrics.down(old.now_ns, ready_ns, self.lengths.scrape_s)
-        engine = Engine(plan, worker, ready_ns, seen)
+        engine = self._engine(plan, ready_ns, seen, stack)
         engine.send(left)
         return engine
+
+    def _engine(self, plan: Plan, start_ns: int, seen: Telemetry, stack: ExitStack) -> Engine:
+        """A process that starts; two where the router before them is modelled."""
+        worker = stack.enter_context(self.bench.worker(plan))
+        if not plan.host.has_router:
+            return Engine(plan, worker, start_ns, seen)
+        other = stack.enter_context(self.bench.worker(plan))
+        return PairedEngine(plan, (worker, other), start_ns, seen)
 
     def _send(
         self, engine: Engine, seen: Telemetry, plan: Plan, key: int, stretch: tuple[int, int]

@@ -197,6 +197,10 @@ class TorchWorker:
         )
         self.made.user = self
 
+    def take(self, plan: Plan) -> None:
+        """Go on under another plan; a host is only modelled, so nothing here changes."""
+        self.plan = plan
+
     def admit(self, request: Request) -> int:
         """Tokenise, and build the grammar of a structured answer."""
         begin = self._begin()
