@@ -13,6 +13,8 @@ from rca.errors import RcaError
 from rca.progress import progress_bar
 
 if TYPE_CHECKING:
+    from rca.models.infer import Workload
+    from rca.models.mooncake import Replay
     from rca.models.reproduce import Lengths
     from rca.models.settings import Plan
 
@@ -58,6 +60,14 @@ def trial(
         WhatIf | None,
         typer.Option("--what-if", help="Try other settings on the incident's own workload."),
     ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-requests",
+            metavar="FILE",
+            help="Write the incident's requests in Mooncake's trace format, and try nothing.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Put a cause to the test with the reproducer, and its fix too."""
@@ -68,6 +78,9 @@ def trial(
     from rca.answer.verdict_json import verdict
     from rca.commands.quantity import parse_seconds
 
+    if export:
+        _export(case, export)
+        return
     if what_if:
         _what_if(case, what_if.value, as_json)
         return
@@ -94,6 +107,14 @@ def _print_fidelity(rows: list[tuple[Any, ...]]) -> None:
         shown = printable(observed) if observed is not None else "unknown"
         table.add_row(quantity, shown, modelled, kept[is_kept], source, note)
     Console(highlight=False, markup=False).print(table)
+
+
+def _export(path: Path, file: Path) -> None:
+    from rca.case import Case
+    from rca.trial.export import export_requests
+
+    with Case.open(path, read_only=True) as case:
+        print(export_requests(case, file))
 
 
 def _what_if(path: Path, study: str, as_json: bool) -> None:
@@ -139,6 +160,15 @@ def reproduce(
     like: Annotated[
         Path | None, typer.Option("--like", help="A case.duckdb whose workload is taken.")
     ] = None,
+    requests: Annotated[
+        Path | None,
+        typer.Option(
+            "--requests",
+            metavar="FILE",
+            help="A trace in Mooncake's format whose requests are asked: its times, and its "
+            "lengths scaled to the model.",
+        ),
+    ] = None,
     vllm: Annotated[
         Path | None,
         typer.Option("--vllm", help="The vllm program, if not on PATH; for --engine vllm."),
@@ -146,27 +176,40 @@ def reproduce(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress.")] = False,
 ) -> None:
     """Make a bundle of an incident: a small inference service with the fault switched on."""
+    from rca.models.reproduce import reproduce as make
+    from rca.models.settings import Plan
+
+    lengths = _lengths(duration)
+    if engine is Engine.vllm:
+        if like is not None or requests is not None or replicas > 1:
+            raise typer.BadParameter(
+                "--like, --requests and --replicas are not for --engine vllm"
+            )
+        print(_record_vllm(cause, out, vllm, seed, dose, lengths, quiet))
+        return
+    service = _workload(like)
+    plan = _shared_by(service.plan, replicas) if service else _shared_by(Plan(), replicas)
+    replay = _replay(requests, plan, replicas, quiet) if requests else None
+    with progress_bar(quiet) as (step, _):
+        made = make(
+            cause, out, engine=engine.value, seed=seed, dose=dose, lengths=lengths,
+            healthy=plan, sizes=service.sizes if service else None, requests=replay,
+            progress=step,
+        )  # fmt: skip
+    if service and not quiet:
+        _print_fidelity([row.shown() for row in service.fidelity])
+    print(made)
+
+
+def _lengths(duration: str) -> Lengths:
     from rca.commands.quantity import parse_seconds
     from rca.models.reproduce import Lengths
-    from rca.models.reproduce import reproduce as make
 
     seconds = round(parse_seconds(duration, "--duration"))
     if seconds < _LEAST_SECONDS:
         told = f"--duration {duration} is too short: changes beside the true one need room"
         raise RcaError(told, hint=f"at least {_LEAST_SECONDS}s")
-    lengths = Lengths(baseline_s=seconds, lead_in_s=seconds * 3 // 4, fault_s=seconds)
-    if engine is Engine.vllm:
-        if like is not None or replicas > 1:
-            raise typer.BadParameter("--like and --replicas are not for --engine vllm")
-        print(_record_vllm(cause, out, vllm, seed, dose, lengths, quiet))
-        return
-    plan = _workload(like, replicas)
-    with progress_bar(quiet) as (step, _):
-        made = make(
-            cause, out, engine=engine.value, seed=seed, dose=dose, lengths=lengths,
-            healthy=plan, progress=step,
-        )  # fmt: skip
-    print(made)
+    return Lengths(baseline_s=seconds, lead_in_s=seconds * 3 // 4, fault_s=seconds)
 
 
 def _record_vllm(
@@ -191,17 +234,33 @@ def _record_vllm(
         )
 
 
-def _workload(like: Path | None, replicas: int) -> Plan:
-    """The healthy service: the usual one, or one in the shape of a case's."""
+def _workload(like: Path | None) -> Workload | None:
+    """A healthy service in the shape of a case's; None for the usual one."""
     from rca.case import Case
     from rca.models.infer import infer
-    from rca.models.settings import Plan
     from rca.trial import workload_facts
 
-    plan = Plan()
-    if like is not None:
-        with Case.open(like, read_only=True) as case:
-            plan = infer(workload_facts.read(case)).plan
+    if like is None:
+        return None
+    with Case.open(like, read_only=True) as case:
+        return infer(workload_facts.read(case))
+
+
+def _replay(path: Path, plan: Plan, replicas: int, quiet: bool) -> Replay:
+    """The requests of a file, and what becomes of them, said."""
+    from rca.models import mooncake
+    from rca.models.infer import mean_prompt
+
+    replay = mooncake.Replay(mooncake.read(path), mean_prompt(plan))
+    if not quiet:
+        shared = "1 replica" if replicas == 1 else f"{replicas} replicas"
+        told = f"requests: {replay.rate_per_s:.3g} a second for {shared}, the model's own are "
+        told += f"{plan.traffic.rate_per_s:.3g}; lengths ×{replay.scale:.3g}"
+        print(told + (f", {replay.cut} prompts cut" if replay.cut else ""))
+    return replay
+
+
+def _shared_by(plan: Plan, replicas: int) -> Plan:
     if replicas > 1:
         # Each replica has as much to do as the one had.
         plan = plan.with_traffic(rate_per_s=plan.traffic.rate_per_s * replicas)

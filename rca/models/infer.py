@@ -42,6 +42,7 @@ class FidelityRow(NamedTuple):
         kept: whether they agree; None for sizes, which are scaled on purpose.
         source: 'operators', 'configuration', 'spans', 'metrics' or 'assumed'.
         note: why they differ, or what was assumed.
+        off: factor between both, at least 1; None where they are not ratios.
     """
 
     quantity: str
@@ -50,6 +51,11 @@ class FidelityRow(NamedTuple):
     kept: bool | None
     source: str
     note: str
+    off: float | None = None
+
+    def shown(self) -> tuple[str, str | None, str, bool | None, str, str]:
+        """As table trial_fidelity holds it."""
+        return self[:6]
 
 
 @dataclass(frozen=True)
@@ -348,4 +354,5 @@ def _ratio(
     low, high = sorted((observed + small, modelled + small))
     kept = high <= _CLOSE * low
     note = "" if kept else cut or "the model's scale ends here"
-    return _row(quantity, float(observed), float(modelled), kept, source, note)
+    row = _row(quantity, float(observed), float(modelled), kept, source, note)
+    return row._replace(off=high / low)

@@ -15,8 +15,8 @@ from rca import catalogue
 from rca.case import Case
 from rca.models import own_fix
 from rca.models.faults import find, is_known
-from rca.models.infer import infer, scales
-from rca.trial import incident_figures, workload_facts
+from rca.models.infer import FidelityRow, infer, scales
+from rca.trial import fidelity, incident_figures, workload_facts
 
 DEFAULT_BUDGET_S = 20.0
 _TABLES = ("trial", "trial_arm", "trial_fidelity")
@@ -68,8 +68,7 @@ def _experiment(
     fix = own_fix.remedy(settings, scales(facts, workload.plan)) if settings else None
     rivals = _rivals(case, cause)
     case.clear(_TABLES)
-    fidelity = [row._asdict() for row in workload.fidelity]
-    case.insert("trial_fidelity", pl.DataFrame(fidelity, infer_schema_length=None))
+    _insert_fidelity(case, workload.fidelity)
     result = experiment.run(
         cause,
         healthy=workload.plan,
@@ -82,10 +81,11 @@ def _experiment(
         fix=fix,
         budget_s=budget_s,
     )
+    status, reason = fidelity.held_to(result.status, result.reason, workload.fidelity)
     row = {
-        "status": result.status, "cause": cause, "device": result.device, "fault": result.fault,
+        "status": status, "cause": cause, "device": result.device, "fault": result.fault,
         "fix": result.fix, "pairs": result.pairs, "spent_ns": time.monotonic_ns() - begun,
-        "reason": result.reason, "details": json.dumps(result.details, sort_keys=True),
+        "reason": reason, "details": json.dumps(result.details, sort_keys=True),
     }  # fmt: skip
     case.insert("trial", pl.DataFrame([row], infer_schema_length=None))
     arms = [
@@ -101,6 +101,17 @@ def _experiment(
     ]
     if arms:
         case.insert("trial_arm", pl.DataFrame(arms, infer_schema_length=None))
+
+
+def _insert_fidelity(case: Case, rows: Sequence[FidelityRow]) -> None:
+    names = FidelityRow._fields[:6]
+    case.insert(
+        "trial_fidelity",
+        pl.DataFrame(
+            [dict(zip(names, row.shown(), strict=True)) for row in rows],
+            infer_schema_length=None,
+        ),
+    )
 
 
 def _observed(case: Case, cause: str) -> dict[str, float]:
