@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,6 +32,13 @@ class Engine(StrEnum):
     torch = "torch"
     twin = "twin"
     vllm = "vllm"
+
+
+class Dtype(StrEnum):
+    """Number formats of the torch model, those of rca.models.sizes."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
 
 
 class WhatIf(StrEnum):
@@ -169,6 +177,10 @@ def reproduce(
             "lengths scaled to the model.",
         ),
     ] = None,
+    dtype: Annotated[
+        Dtype | None,
+        typer.Option("--dtype", help="Number format of the torch model, if not the case's."),
+    ] = None,
     vllm: Annotated[
         Path | None,
         typer.Option("--vllm", help="The vllm program, if not on PATH; for --engine vllm."),
@@ -178,8 +190,11 @@ def reproduce(
     """Make a bundle of an incident: a small inference service with the fault switched on."""
     from rca.models.reproduce import reproduce as make
     from rca.models.settings import Plan
+    from rca.models.sizes import DecoderConfig
 
     lengths = _lengths(duration)
+    if dtype is not None and engine is not Engine.torch:
+        raise typer.BadParameter("--dtype is for --engine torch")
     if engine is Engine.vllm:
         if like is not None or requests is not None or replicas > 1:
             raise typer.BadParameter(
@@ -189,12 +204,14 @@ def reproduce(
         return
     service = _workload(like)
     plan = _shared_by(service.plan, replicas) if service else _shared_by(Plan(), replicas)
+    sizes = service.sizes if service else DecoderConfig()
+    if dtype is not None:
+        sizes = replace(sizes, dtype=dtype.value)
     replay = _replay(requests, plan, replicas, quiet) if requests else None
     with progress_bar(quiet) as (step, _):
         made = make(
             cause, out, engine=engine.value, seed=seed, dose=dose, lengths=lengths,
-            healthy=plan, sizes=service.sizes if service else None, requests=replay,
-            progress=step,
+            healthy=plan, sizes=sizes, requests=replay, progress=step,
         )  # fmt: skip
     if service and not quiet:
         _print_fidelity([row.shown() for row in service.fidelity])
@@ -221,8 +238,6 @@ def _record_vllm(
     lengths: Lengths,
     quiet: bool,
 ) -> Path:
-    from dataclasses import replace
-
     from rca.models import vllm_record
 
     lengths = replace(

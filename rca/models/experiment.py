@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from rca.errors import CauseError, MissingExtra
 from rca.models.budget import Budget
 from rca.models.conclusion import (
+    HOST_IS_MODELLED,
+    NO_TORCH,
     Verdict,
     calm_text,
     describe,
@@ -36,7 +38,7 @@ from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, is_still, rank
 from rca.models.reproduce import torch_runtime
-from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, still
+from rca.models.screening import OP_FIGURES, SECONDS, ArmRow, Screening, still
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 
@@ -218,9 +220,7 @@ class _Trial:
         if verdict:
             return verdict
         if self.fault.by_model:
-            return Verdict(
-                "mechanism_only", "counters of the twin only: a cost model stands for the host"
-            )
+            return HOST_IS_MODELLED
         if self.budget.left_s() < self.budget.wall_s(_START_CPU_S):
             return Verdict("inconclusive", f"{self.budget} was spent before torch could start")
         self.made = self._torch(stack)
@@ -229,10 +229,7 @@ class _Trial:
         if verdict:
             return verdict
         if self.made is None:
-            return Verdict(
-                "mechanism_only",
-                "counters of the twin only, since torch is not installed: pip install 'trace-rca[torch]'",
-            )
+            return NO_TORCH
         return self._pairs(self.made)
 
     def _rank_early(
@@ -308,12 +305,7 @@ class _Trial:
             return Verdict("refuted", still_text(missing))
         response = screening.dose_response(self.fault)
         if response:
-            self.details["dose_response"] = {
-                "figure": response.figure,
-                "doses": [0.0, *DOSES],
-                "log_ratios": response.values,
-                "monotone": response.monotone,
-            }
+            self.details["dose_response"] = response.as_dict()
             if not response.monotone:
                 return Verdict("refuted", f"{response.figure} does not follow the dose")
         return None

@@ -161,7 +161,8 @@ def _workers(engine: str, sizes: DecoderConfig | None, say: Progress) -> Iterato
     if engine != "torch":
         raise CauseError(f"no engine is called {engine}", hint="one of: torch, twin")
     with torch_runtime(sizes) as made:
-        say(f"torch on {made.name}: a second of its time is {made.scale:.0f} s of the bundle's")
+        said = f"torch on {made.name}, {made.model.config.dtype}"
+        say(f"{said}: a second of its time is {made.scale:.0f} s of the bundle's")
         yield Bench(made)
 
 

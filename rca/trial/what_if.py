@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -75,7 +75,8 @@ def run(case: Case, study: str) -> Study:
         from rca.models.reproduce import torch_runtime
 
         try:
-            with torch_runtime(workload.sizes) as made:
+            # Formats are compared with float32, whatever the service has.
+            with torch_runtime(replace(workload.sizes, dtype="float32")) as made:
                 from rca.models.what_if_torch import run_in_torch
 
                 rows += run_in_torch(study, workload.plan, made)
