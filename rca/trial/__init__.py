@@ -52,7 +52,9 @@ def run(
     elif cause not in known or not is_known(cause):
         _not_run(case, cause, "not_run", "this cause is not in the reproducer")
     elif known[cause].reproducible == "no":
-        _not_run(case, cause, "not_reproducible_on_device", f"this cause {find(cause).device}")
+        fault = find(cause)
+        reason = "its description says so" if fault.reproducible else f"this cause {fault.device}"
+        _not_run(case, cause, "not_reproducible_on_device", reason)
     else:
         _experiment(case, cause, budget_s, settings)
 
