@@ -123,6 +123,8 @@ def test_torch_does_not_pretend_and_the_twin_never_validates(
     found = run(cause, budget_s=60.0)
     assert (found.status, found.pairs) == ("mechanism_only", 0)
     assert "cost model" in found.reason
+    assert found.fault
+    assert "has_" not in found.fault, "what makes a host visible is no fault"
 
 
 def test_a_healthy_service_has_no_telemetry_of_a_host_that_is_not_modelled(

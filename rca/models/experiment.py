@@ -123,7 +123,8 @@ def run(
         CauseError: no such cause.
     """
     budget = Budget(budget_s, began)
-    trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget)
+    fault = find(cause)
+    trial = _Trial(fault, fault.around(healthy or Plan()), rivals, observed or {}, budget)
     trial.seed = seed
     trial.left_out += [f"{rival}: less likely than those tried" for rival in not_tried]
     if fix is not None:
