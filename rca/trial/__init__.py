@@ -53,7 +53,9 @@ def run(
         _not_run(case, cause, "not_run", "this cause is not in the reproducer")
     elif known[cause].reproducible == "no":
         fault = find(cause)
-        reason = "its description says so" if fault.reproducible else f"this cause {fault.device}"
+        reason = (
+            "its description says so" if fault.reproducible else f"this cause {fault.device}"
+        )
         _not_run(case, cause, "not_reproducible_on_device", reason)
     else:
         _experiment(case, cause, budget_s, settings)
