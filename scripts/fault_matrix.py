@@ -1,11 +1,12 @@
 """Write the matrix of docs/reproducer.md: which candidate looks most like which fault.
 
-    python scripts/fault_matrix.py [--check] [--seeds 43,57,71]
+    python scripts/fault_matrix.py [--check] [--seeds 43,57,71] [--needs]
 
 Each fault is run in the twin with seeds and doses that the candidates were not run with,
 and compared by `ranking.rank` with all candidates at three doses. Pairs of equal services
 go through the same steps: what is counted is how far they come before torch would be asked.
---check prints the section and writes nothing; other seeds are always printed only.
+--check prints the section, writes nothing, and fails below the aim; other seeds are always printed
+only. --needs writes only what the other causes would need, which takes no time.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from rca.models.screening import COUNTED, SECONDS, mean_of, still
 from rca.models.settings import Plan
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs" / "reproducer.md"
-BEGIN, END = "<!-- matrix -->", "<!-- /matrix -->"
+MATRIX, NEEDS = "matrix", "needs"
 CANDIDATE_DOSES = (0.5, 1.0, 2.0)
 CANDIDATE_SEEDS = (101, 102)
 DOSES = (0.7, 1.4)
@@ -52,19 +53,45 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="print, and write nothing")
     parser.add_argument("--seeds", type=_whole_numbers, default=SEEDS, help="of the incidents")
+    parser.add_argument("--needs", action="store_true", help="write the other table only")
     asked = parser.parse_args(arguments)
+    if asked.needs:
+        write(NEEDS, needs())
+        return 0
     faults = [f for f in FAULTS.values() if f.reproducible and f.cause != "healthy"]
     shown = candidates(faults)
     trials = list(incidents(faults, shown, asked.seeds))
     text = report(faults, trials, taken_for_a_fault(faults, shown))
     if asked.check or asked.seeds != SEEDS:
         print(text)
-        return 0
-    old = DOCUMENT.read_text(encoding="utf-8")
-    head, rest = old.split(BEGIN, 1)
-    tail = rest.split(END, 1)[1]
-    DOCUMENT.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}", encoding="utf-8")
+        return int(asked.check and first_share(trials) < LEAST_RIGHT)
+    write(MATRIX, text)
+    write(NEEDS, needs())
     return 0
+
+
+def write(name: str, text: str) -> None:
+    """Write a section of the document between its marks."""
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    head, rest = DOCUMENT.read_text(encoding="utf-8").split(begin, 1)
+    tail = rest.split(end, 1)[1]
+    DOCUMENT.write_text(f"{head}{begin}\n{text}\n{end}{tail}", encoding="utf-8")
+
+
+def needs() -> str:
+    """What the causes need that cannot be switched on here."""
+    lines = ["| Cause | What it would need |", "|---|---|"]
+    lines += [
+        f"| `{fault.cause}` | {fault.device.removeprefix('needs ')} |"
+        for fault in FAULTS.values()
+        if not fault.reproducible
+    ]
+    return "\n".join(lines)
+
+
+def first_share(trials: Sequence[Trial]) -> float:
+    """Share of the incidents whose true cause comes first."""
+    return sum(trial.ranks[0].cause == trial.truth for trial in trials) / len(trials)
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
@@ -130,7 +157,7 @@ def report(faults: list[Fault], trials: list[Trial], equal: Counter[str]) -> str
     """The section of the document."""
     right = sum(trial.ranks[0].cause == trial.truth for trial in trials)
     three = sum(trial.truth in [r.cause for r in trial.ranks[:3]] for trial in trials)
-    share = right / len(trials)
+    share = first_share(trials)
     lines = [
         f"{len(faults)} faults, doses {_list(DOSES)}, seeds {_list(sorted({trial.seed for trial in trials}))}: {len(trials)} "
         f"incidents. The right candidate is first in {right} ({share:.0%}; the aim is "

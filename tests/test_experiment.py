@@ -90,7 +90,7 @@ def test_unknown_figures_and_wild_values_do_no_harm() -> None:
 
 
 def test_what_cannot_run_is_not_run() -> None:
-    found = run("gpu_thermal_or_power_throttle", budget_s=5.0)
+    found = run("collective_straggler", budget_s=5.0)
     assert found.status == "not_reproducible_on_device"
     assert "GPU" in found.reason
     assert (found.device, found.arms, found.pairs) == (None, [], 0)

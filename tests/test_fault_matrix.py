@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from rca.models.arms import run_twin
 from rca.models.faults import FAULTS, find
 from rca.models.figures import Figures, log_ratios
 from rca.models.modelled_counts import count
-from rca.models.ranking import DEAD_BAND
+from rca.models.ranking import DEAD_BAND, Rank
 from rca.models.settings import SECOND, Gateway, Plan
 from rca.models.shared_cache import SharedCache
+from scripts import fault_matrix
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "reproducer.md"
 
@@ -22,6 +24,27 @@ def test_the_document_lists_every_fault_that_can_be_switched_on() -> None:
     rows = re.findall(r"^\| `(\w+)` \| \d+ of \d+ \|", DOCUMENT.read_text(), re.MULTILINE)
     known = [f.cause for f in FAULTS.values() if f.reproducible and f.cause != "healthy"]
     assert rows == known
+
+
+def test_the_document_says_what_the_others_would_need() -> None:
+    text = DOCUMENT.read_text()
+    assert f"<!-- needs -->\n{fault_matrix.needs()}\n<!-- /needs -->" in text
+
+
+@pytest.mark.parametrize(("right", "code"), [(17, 0), (16, 1)])
+def test_the_check_fails_below_the_aim(
+    right: int, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    firsts = ["overload"] * right + ["tiny_batch"] * (20 - right)
+    trials = [
+        fault_matrix.Trial("overload", 1.0, 7, [Rank(first, 0.9, 1.0, "")]) for first in firsts
+    ]
+    monkeypatch.setattr(fault_matrix, "candidates", lambda _faults: {})
+    monkeypatch.setattr(fault_matrix, "incidents", lambda *_: trials)
+    monkeypatch.setattr(fault_matrix, "taken_for_a_fault", lambda *_: Counter())
+    before = DOCUMENT.read_bytes()
+    assert fault_matrix.main(["--check"]) == code
+    assert DOCUMENT.read_bytes() == before
 
 
 def test_counts_show_syncs_and_copies() -> None:

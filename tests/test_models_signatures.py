@@ -58,7 +58,11 @@ SIGNATURES: dict[str, frozenset[str]] = {
     "context_inflation": frozenset({"+gemm_rows_per_token"}),
     "prefix_cache_pollution": frozenset({"+gemm_rows_per_token"}),
 }
-REPRODUCIBLE = [f.cause for f in FAULTS.values() if f.reproducible and f.cause != "healthy"]
+REPRODUCIBLE = [
+    f.cause
+    for f in FAULTS.values()
+    if f.reproducible and not f.by_model and f.cause != "healthy"
+]
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,14 @@
-"""Traffic is drawn from a seed, and goes to and comes from Mooncake's format."""
+"""Traffic is drawn from a seed; what stands before the engine."""
 
 from __future__ import annotations
 
 import itertools
-from pathlib import Path
 
 import pytest
 
-from rca.errors import ParseError
 from rca.models.gateway import admit
-from rca.models.settings import MS, SECOND, Plan, Traffic
-from rca.models.workload import arrivals, read_mooncake, write_mooncake
+from rca.models.settings import SECOND, Plan, Traffic
+from rca.models.workload import arrivals
 
 MINUTE = 60 * SECOND
 
@@ -34,28 +32,6 @@ def test_rate_and_burst_mean_what_they_say() -> None:
     together = [sum(b - a == 0 for a, b in itertools.pairwise(t)) for t in (even, bursts)]
     assert together[0] == 0
     assert together[1] > 0.7 * len(bursts)
-
-
-def test_mooncake_lines_come_back_as_the_same_shape(tmp_path: Path) -> None:
-    sent = list(arrivals(Traffic(), 1, 0, 5 * SECOND))
-    path = tmp_path / "trace.jsonl"
-    write_mooncake(path, sent)
-    read = read_mooncake(path, sent[0].at_ns, block_tokens=16)
-    assert [len(r.prompt) for r in read] == [len(r.prompt) for r in sent]
-    assert [r.output_tokens for r in read] == [r.output_tokens for r in sent]
-    assert all(abs(a.at_ns - b.at_ns) <= MS for a, b in zip(read, sent, strict=True))
-    one, other = (
-        next(pair)
-        for pair in (iter([r for r in read if r.group == read[0].group]) for _ in range(2))
-    )
-    assert one.prompt[:160] == other.prompt[:160]
-
-
-def test_a_line_that_is_no_request_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "trace.jsonl"
-    path.write_text('{"timestamp": 1, "input_length": 2, "output_length": 3}\n{"a": 1}\n')
-    with pytest.raises(ParseError, match="line 2"):
-        read_mooncake(path)
 
 
 def test_the_gateway_cuts_sheds_and_shares() -> None:

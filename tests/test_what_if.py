@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,24 @@ def test_policies_are_what_they_are_called() -> None:
         "heat_ttl": 0,
     }
     assert cache_policies.replay([], 4)[0].hit_rate == 0
+
+
+def test_recorded_keys_are_replayed_and_said_to_be(read_files: Callable[..., Case]) -> None:
+    sample = Path(__file__).parent.parent / "sample_traces" / "05_dependency_slow"
+    keys = what_if.recorded_keys(read_files(sample / "incident" / "traces.jsonl.gz"))
+    times = [at_ns for at_ns, _ in keys]
+    assert times == sorted(times)
+    rows = [row for row in run_in_twin("cache", Plan(), 1.0, keys) if "policy=" in row.setting]
+    repeated = {k for k, n in Counter(key for _, key in keys).items() if n > 1}
+    whole = f"policy=lru entries={len(repeated)} keys=recorded"
+    (lru,) = (row for row in rows if row.setting == whole)
+    assert (lru.engine, lru.load, lru.unit) == ("replay", None, "share")
+    assert lru.value == replay(keys, len(repeated))[0].hit_rate > 0.5
+    drawn = [
+        row for row in run_in_twin("cache", Plan(), 1.0, keys[:49]) if "policy=" in row.setting
+    ]
+    assert {row.setting.rpartition(" ")[2] for row in drawn} == {"keys=drawn"}
+    assert {row.engine for row in drawn} == {"twin"}
 
 
 def test_the_study_is_kept_in_the_case(case: Path) -> None:

@@ -101,6 +101,6 @@ def start(plan: Plan, worker: Worker, seed: int, seconds: float, recorder: Recor
         engine.scheduler.preload(shared_prefix(group, plan.traffic.prefix_tokens))
     traffic = arrivals(plan.traffic, seed, BEGIN_NS, end_ns)
     admission = admit(plan, traffic)
-    recorder.given_up = admission.given_up()
-    engine.send(admission.requests)
+    recorder.admission = admission
+    engine.send(r for r in admission.requests if r.replica == 0)
     return engine

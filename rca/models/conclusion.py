@@ -35,6 +35,15 @@ class Verdict(NamedTuple):
     reason: str
 
 
+HOST_IS_MODELLED = Verdict(
+    "mechanism_only", "counters of the twin only: a cost model stands for the host"
+)
+NO_TORCH = Verdict(
+    "mechanism_only",
+    "counters of the twin only, since torch is not installed: pip install 'trace-rca[torch]'",
+)
+
+
 def on_pairs(fault: Fault, pairing: Pairing, *, has_incident: bool) -> Verdict:
     """The verdict on complete pairs of torch runs.
 

@@ -73,7 +73,7 @@ class Attention(nn.Module):
     def _load(self, pool: Tensor, tables: Tensor) -> Tensor:  # (batch, 1, tokens, head_dim)
         found = F.embedding(tables, pool)
         for _ in range(self.cast_copies):
-            found = found.to(torch.float64).contiguous().to(torch.float32)
+            found = found.to(torch.float64).contiguous().to(pool.dtype)
         return found.view(len(tables), 1, -1, self.config.head_dim)
 
     def _attend(self, query: Tensor, tables: Tensor, mask: Tensor) -> Tensor:
@@ -132,6 +132,11 @@ class Decoder(nn.Module):
             self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
             self.norm = nn.LayerNorm(config.hidden)
             self.head = nn.Linear(config.hidden, config.vocabulary, bias=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Number format that it computes in."""
+        return self.embed.weight.dtype
 
     def forward(self, step: StepInput) -> Tensor:  # (last rows, vocabulary)
         """One step of a mixed batch."""

@@ -91,6 +91,7 @@ def write_yaml(plan: Plan, path: Path) -> None:
         arguments=["--model=tiny-decoder", *_command_line(plan.args)],
         environment={_ENVIRONMENT: str(plan.args.omp_num_threads)},
         replicas=plan.args.replicas,
+        cpu_limit=_cores(plan) if plan.host.cpu_limit else None,
     )
 
 
@@ -101,15 +102,18 @@ def write_deployment(
     arguments: Sequence[str],
     environment: Mapping[str, str],
     replicas: int = 1,
+    cpu_limit: str | None = None,
 ) -> None:
     """Write a Deployment of the engine with these arguments and variables."""
-    container = {
+    container: dict[str, object] = {
         "name": "llm-engine",
         "image": image,
         "args": list(arguments),
         "ports": [{"containerPort": 8000}],
         "env": [{"name": name, "value": value} for name, value in environment.items()],
     }
+    if cpu_limit is not None:
+        container["resources"] = {"limits": {"cpu": cpu_limit}}
     manifest = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -134,7 +138,15 @@ def true_change(fault: Fault, before: Plan, after: Plan, at_ns: int) -> Change |
     if before.build.version != after.build.version:
         images = (f"image: {_IMAGE}:{plan.build.version}" for plan in (before, after))
         return Change(at_ns, "deploy", ENGINE, *images)
+    if before.host.cpu_limit != after.host.cpu_limit:
+        limits = (f"resources.limits.cpu: {_cores(plan)}" for plan in (before, after))
+        return Change(at_ns, "config", ENGINE, *limits)
     return arguments_change(flags(before.args), flags(after.args), at_ns)
+
+
+def _cores(plan: Plan) -> str:
+    """The CPU limit as Kubernetes writes it."""
+    return f"{round(1000 * plan.host.cpu_limit)}m"
 
 
 def arguments_change(

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from rca.models.cpu_quota import CpuQuota
 from rca.models.gateway import Request
 from rca.models.scheduler import Batch, Scheduler
 from rca.models.settings import SECOND, Plan
@@ -36,6 +37,9 @@ class Worker(Protocol):
 
     def execute(self, batch: Batch) -> StepResult:
         """Compute one step."""
+
+    def take(self, plan: Plan) -> None:
+        """Go on under another plan: its host has changed, the process has not."""
 
     def memory_bytes(self) -> int:
         """Resident memory of the process."""
@@ -74,12 +78,23 @@ def start_up_ns(plan: Plan) -> int:
 
 
 class Engine:
-    """One process: it starts with cold caches and counts from zero."""
+    """One process: it starts with cold caches and counts from zero.
+
+    Attributes:
+        replica: its number.
+        quota: its container's CPU limit; None without one.
+    """
 
     def __init__(
-        self, plan: Plan, worker: Worker, start_ns: int, observer: Observer | None = None
+        self,
+        plan: Plan,
+        worker: Worker,
+        start_ns: int,
+        observer: Observer | None = None,
+        replica: int = 0,
     ) -> None:
-        self.plan, self.worker, self.observer = plan, worker, observer
+        self.plan, self.worker, self.observer, self.replica = plan, worker, observer, replica
+        self.quota = CpuQuota(plan.host.cpu_limit) if plan.host.cpu_limit else None
         self.started_ns = self.now_ns = start_ns
         self.busy_ns = self.switches = 0
         self.scheduler = Scheduler(plan)
@@ -90,6 +105,11 @@ class Engine:
     def coming(self) -> list[Request]:
         """Requests that have not reached the engine yet."""
         return list(self._coming)
+
+    def take(self, plan: Plan) -> None:
+        """Go on under another plan: its host has changed, the process has not."""
+        self.plan = plan
+        self.worker.take(plan)
 
     def send(self, requests: Iterable[Request]) -> None:
         """Hand over requests that will arrive, or that another process left over."""
@@ -121,11 +141,11 @@ class Engine:
         if not batch.slices:
             return False
         result = self.worker.execute(batch)
-        self.busy_ns += result.cpu_ns or result.cost_ns
+        lasts_ns = self._spend(result.cost_ns, result.cpu_ns or result.cost_ns)
         self.switches += _SWITCHES_A_STEP + result.switches
         if self.observer:
-            self.observer.step(self, batch, result.cost_ns)
-        self._advance(self.now_ns + result.cost_ns)
+            self.observer.step(self, batch, lasts_ns)
+        self._advance(self.now_ns + lasts_ns)
         for request in self.scheduler.update(batch, result.sampled, self.now_ns):
             if self.observer:
                 self.observer.finish(self, request)
@@ -142,11 +162,16 @@ class Engine:
         if request.received_ns is None:
             request.received_ns = self.now_ns
         cost_ns = self.worker.admit(request)
-        self.busy_ns += cost_ns
+        lasts_ns = self._spend(cost_ns, cost_ns)
         if self.plan.args.middleware:
             self.busy_ns += self.plan.build.middleware_ns
-        self._advance(self.now_ns + cost_ns)
+        self._advance(self.now_ns + lasts_ns)
         self.scheduler.add(request, self.now_ns)
+
+    def _spend(self, lasts_ns: int, cpu_ns: int) -> int:
+        """Count CPU time; returns how long the work takes under the container's limit."""
+        self.busy_ns += cpu_ns
+        return self.quota.stretch(self.now_ns, lasts_ns, cpu_ns) if self.quota else lasts_ns
 
     def _events(self) -> list[int]:
         events = [self._coming[0].ready_ns] if self._coming else []
@@ -160,3 +185,35 @@ class Engine:
             self.observer.scrape(self, self._next_scrape_ns)
             self._next_scrape_ns += SECOND
         self.now_ns = to_ns
+
+
+class PairedEngine(Engine):
+    """The first of two replicas behind a router; the other keeps step with its scrapes."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        workers: tuple[Worker, Worker],
+        start_ns: int,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(plan, workers[0], start_ns, observer)
+        self.other = Engine(plan, workers[1], start_ns, observer, replica=1)
+
+    def take(self, plan: Plan) -> None:
+        """Both."""
+        super().take(plan)
+        self.other.take(plan)
+
+    def send(self, requests: Iterable[Request]) -> None:
+        """Each request to its replica."""
+        requests = list(requests)
+        super().send(r for r in requests if r.replica == 0)
+        self.other.send(r for r in requests if r.replica == 1)
+
+    def run(self, until_ns: int) -> None:
+        """Both, from scrape to scrape: the first one's tells of the gateway, which sees both."""
+        while self.now_ns < until_ns:
+            to_ns = min(until_ns, max(self._next_scrape_ns, self.now_ns + 1))
+            self.other.run(to_ns)
+            super().run(to_ns)

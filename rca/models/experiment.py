@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 from rca.errors import CauseError, MissingExtra
 from rca.models.budget import Budget
 from rca.models.conclusion import (
+    HOST_IS_MODELLED,
+    NO_TORCH,
     Verdict,
     calm_text,
     describe,
@@ -36,7 +38,7 @@ from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, is_still, rank
 from rca.models.reproduce import torch_runtime
-from rca.models.screening import DOSES, OP_FIGURES, SECONDS, ArmRow, Screening, still
+from rca.models.screening import OP_FIGURES, SECONDS, ArmRow, Screening, still
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 
@@ -89,6 +91,7 @@ def run(
     sizes: DecoderConfig | None = None,
     observed: Mapping[str, float] | None = None,
     rivals: Sequence[str] = (),
+    not_tried: Sequence[str] = (),
     other: str | None = None,
     fix: Remedy | None = None,
     budget_s: float = 20.0,
@@ -107,6 +110,7 @@ def run(
             `figures.log_ratios` gives them; any subset of `figures.FLOORS`. Other keys
             are left out, and values are clipped at a factor of 10.
         rivals: other causes that could explain the incident.
+        not_tried: more of them, which are named and not run.
         other: a cause that is at work beside it; it is switched on in all arms of the pairs, so
             that they show what `cause` adds to it.
         fix: what is tried instead of the fix that the model has for `cause`.
@@ -119,8 +123,10 @@ def run(
         CauseError: no such cause.
     """
     budget = Budget(budget_s, began)
-    trial = _Trial(find(cause), healthy or Plan(), rivals, observed or {}, budget)
+    fault = find(cause)
+    trial = _Trial(fault, fault.around(healthy or Plan()), rivals, observed or {}, budget)
     trial.seed = seed
+    trial.left_out += [f"{rival}: less likely than those tried" for rival in not_tried]
     if fix is not None:
         trial.fault = replace(trial.fault, fix=fix)
     if other is not None:
@@ -214,6 +220,8 @@ class _Trial:
         verdict = self._check_counters(screening) or self._rank_early(shown, screening)
         if verdict:
             return verdict
+        if self.fault.by_model:
+            return HOST_IS_MODELLED
         if self.budget.left_s() < self.budget.wall_s(_START_CPU_S):
             return Verdict("inconclusive", f"{self.budget} was spent before torch could start")
         self.made = self._torch(stack)
@@ -222,10 +230,7 @@ class _Trial:
         if verdict:
             return verdict
         if self.made is None:
-            return Verdict(
-                "mechanism_only",
-                "counters of the twin only, since torch is not installed: pip install 'trace-rca[torch]'",
-            )
+            return NO_TORCH
         return self._pairs(self.made)
 
     def _rank_early(
@@ -301,12 +306,7 @@ class _Trial:
             return Verdict("refuted", still_text(missing))
         response = screening.dose_response(self.fault)
         if response:
-            self.details["dose_response"] = {
-                "figure": response.figure,
-                "doses": [0.0, *DOSES],
-                "log_ratios": response.values,
-                "monotone": response.monotone,
-            }
+            self.details["dose_response"] = response.as_dict()
             if not response.monotone:
                 return Verdict("refuted", f"{response.figure} does not follow the dose")
         return None

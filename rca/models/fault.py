@@ -41,7 +41,8 @@ class Fault:
         device: 'cpu' when it can be shown here; else what it would need, in words.
         growth: the effect builds up while it lasts, so dose means the end of the window.
         recovers: the service gets well by itself while it is watched.
-        by_the_clock: CPU time does not see it; sections are timed by the wall clock.
+        by_model: only a cost model shows it: the twin, never torch.
+        around: what a healthy service must have for it to be there, with the telemetry of that.
         change: (kind, subject, before, after) of the record that it leaves, where the
             plan's own difference does not say it.
     """
@@ -57,7 +58,8 @@ class Fault:
     fix: Remedy | None = None
     device: str = "cpu"
     growth: bool = False
-    by_the_clock: bool = False
+    by_model: bool = False
+    around: Callable[[Plan], Plan] = lambda plan: plan
     recovers: bool = False
     change: tuple[str, str, str, str] | None = None
     acceptable: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from rca.errors import CauseError
 from rca.models.fault import Fault, Remedy
 from rca.models.faults_code import code_faults
 from rca.models.faults_config import config_faults
+from rca.models.faults_host import host_faults
 from rca.models.faults_outside import outside_faults
 
 # A change that must not help: no prompt is as long as this cap.
@@ -51,7 +52,13 @@ _INCIDENTS = {
 
 FAULTS: Mapping[str, Fault] = {
     fault.cause: fault
-    for fault in (HEALTHY, *code_faults(), *config_faults(), *outside_faults())
+    for fault in (
+        HEALTHY,
+        *code_faults(),
+        *config_faults(),
+        *outside_faults(),
+        *host_faults(),
+    )
 }
 
 _ALIASES = {
@@ -71,6 +78,11 @@ _ALIASES = {
 }
 
 
+def names() -> list[str]:
+    """What can be switched on here; `A+B` switches on two of them."""
+    return [*(name for name, known in FAULTS.items() if known.reproducible), *_INCIDENTS]
+
+
 def is_known(cause: str) -> bool:
     """Whether a cause has an entry, reproducible or not."""
     return cause in _INCIDENTS or _ALIASES.get(cause, cause) in FAULTS
@@ -86,6 +98,5 @@ def find(cause: str) -> Fault:
         return _INCIDENTS[cause]
     fault = FAULTS.get(_ALIASES.get(cause, cause))
     if fault is None:
-        names = ", ".join(name for name, known in FAULTS.items() if known.reproducible)
-        raise CauseError(f"no cause is called {cause}", hint=f"one of: {names}")
+        raise CauseError(f"no cause is called {cause}", hint=f"one of: {', '.join(names())}")
     return fault

@@ -117,7 +117,6 @@ def _output() -> tuple[Fault, ...]:
                 "log_buffered",
                 lambda plan: plan.with_args(log_buffered=True),
             ),
-            by_the_clock=True,
         ),
         Fault(
             "serialization_overhead",
@@ -186,7 +185,6 @@ def _processes() -> tuple[Fault, ...]:
                 "threads_bound",
                 lambda plan: plan.with_args(threads_bound=True),
             ),
-            by_the_clock=True,
         ),
         Fault(
             "frontend_gil_bound",
@@ -203,7 +201,6 @@ def _processes() -> tuple[Fault, ...]:
                 "api_server_count",
                 lambda plan: plan.with_args(api_server_count=8),
             ),
-            by_the_clock=True,
             change=("config", ENGINE, "--middleware=", "--middleware=frontend.audit.Scan"),
         ),
     )
@@ -212,7 +209,6 @@ def _processes() -> tuple[Fault, ...]:
 def _absent() -> tuple[Fault, ...]:
     needs = {
         "cudagraph_not_covered": "needs CUDA graphs",
-        "cpu_limit_throttling": "needs a CPU quota that it may set",
         "http2_window": "needs a real network path with delay",
         "quantisation_slower": "needs the kernels of the GPU in question",
         "spec_decode_low_acceptance": "needs a draft model with the service's texts",

@@ -258,15 +258,12 @@ def _traffic() -> tuple[Fault, ...]:
 
 def _absent() -> tuple[Fault, ...]:
     infra = {
-        "gpu_thermal_or_power_throttle": "needs a GPU that heats up",
-        "noisy_neighbour_gpu": "needs a GPU shared with others",
+        "noisy_neighbour_gpu": "needs a GPU shared with others (--engine vllm shows it on a CPU)",
         "collective_straggler": "needs several GPUs and NCCL",
         "numa_misbind": "needs more than one NUMA node",
-        "network_degraded": "needs a real network path with loss",
     }
     dependency = {
         "kv_transfer": "needs two engines and a transfer path between them",
-        "router_imbalance": "needs several replicas behind a router",
     }
     return (
         *(Fault(cause, "infra", "", device=why) for cause, why in infra.items()),

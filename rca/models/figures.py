@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from rca.models.engine import Engine
-from rca.models.gateway import Request
+from rca.models.gateway import Admission, Request
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
 from rca.models.workload import COLD_TENANT
@@ -30,6 +30,12 @@ FLOORS: dict[str, float] = {
     "dependency_calls_per_request": 0.0,
     "dependency_wait": 0.0,
     "frontend_wait": 0.0,
+    "engine_gap": 0.0,  # between the gateway's call and the engine's span
+    "tcp_retransmits": 0.2,  # a second
+    "replica_skew": 0.0,  # the busier replica's load, in means
+    "cfs_throttling": 0.02,  # share of the periods of a CPU limit
+    "sm_clock": 0.0,
+    "gpu_throttled": 0.05,
     "tokenise_time": 0.0,  # before a request stands in the engine's queue
     "schema_cost": 0.5,  # first token of structured answers, in those of the others
     "cache_hit_rate": 0.05,
@@ -73,7 +79,9 @@ FLOORS: dict[str, float] = {
 # Figures of the requests alone, whatever serves them.
 ASKED = frozenset({"arrival_rate", "arrival_cv", "prompt_tokens", "grown_tenants"})
 # A wait shorter than a tenth of a healthy first token is no wait.
-_SHARES_OF_TTFT = frozenset({"queue_mean", "dependency_wait", "frontend_wait", "tokenise_time"})
+_SHARES_OF_TTFT = frozenset(
+    {"queue_mean", "dependency_wait", "frontend_wait", "tokenise_time", "engine_gap"}
+)
 _WAIT_FLOOR_SHARE = 0.1
 _FEW_OF_A_KIND = 8
 POOL_FULL = 0.9
@@ -110,7 +118,7 @@ class Recorder:
     """An observer that keeps what figures need, from `from_ns` on."""
 
     from_ns: int = 0
-    given_up: Figures = field(default_factory=dict)  # of the admission, as it tells it
+    admission: Admission | None = None
     finished: list[Request] = field(default_factory=list)
     aborted: list[Request] = field(default_factory=list)
     _weight_ns: int = 0
@@ -158,10 +166,32 @@ class Recorder:
         found = _latencies(self.finished, open_now, engine.now_ns)
         found |= _arrivals([*self.finished, *self.aborted, *open_now, *self._coming(engine)])
         found |= self._counted(engine)
-        found |= self.given_up
+        found |= self._of_the_host(engine)
+        found |= self.admission.given_up() if self.admission else {}
         found["grown_tenants"] = _grown_tenants(self.finished)
         found["busy_share"] = self._weight_ns / max(engine.now_ns - self.from_ns, 1)
         found["memory_growth"] = _growth_per_minute(self._memory)
+        return found
+
+    def _of_the_host(self, engine: Engine) -> dict[str, float]:
+        """What exporters of machines and network would show; a router is seen before the replicas."""
+        host, seconds = engine.plan.host, max(engine.now_ns - self.from_ns, 1) / SECOND
+        found = {
+            "sm_clock": host.clock_share,
+            "gpu_throttled": float(host.clock_share < 1),
+            "cfs_throttling": 0.0,
+            "tcp_retransmits": 0.0,
+            "replica_skew": 1.0,
+        }
+        if engine.quota:
+            found["cfs_throttling"] = engine.quota.throttled / max(engine.quota.periods, 1)
+        if self.admission:
+            requests = self.admission.requests
+            found["tcp_retransmits"] = sum(r.resent for r in requests) / seconds
+            found["replica_skew"] = self.admission.skew
+            if host.has_router:
+                found |= _arrivals(requests)
+                found["arrival_rate"] = found.get("arrival_rate", math.nan) / 2
         return found
 
     def by_request(self) -> dict[int, Figures]:
@@ -225,7 +255,7 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
     queue = [(r.scheduled_ns or now_ns) - (r.queued_ns or r.ready_ns) for r in every]
     e2e = [(r.finished_ns or now_ns) - r.ready_ns for r in every]
     gaps = [b - a for r in every for a, b in _pairs(r.token_times_ns)]
-    whole = [(r.finished_ns or now_ns) - r.arrival.at_ns for r in every]
+    whole = [(r.finished_ns or now_ns) - r.arrival.at_ns + r.back_ns for r in every]
     return {
         "ttft_p50": percentile(ttft, 0.5),
         "ttft_p99": percentile(ttft, 0.99),
@@ -239,6 +269,7 @@ def _latencies(done: list[Request], open_now: list[Request], now_ns: int) -> dic
         "dependency_calls_per_request": sum(len(r.calls) for r in every) / max(len(every), 1),
         "dependency_wait": _mean([c.begin_ns - c.wanted_ns for r in every for c in r.calls]),
         "frontend_wait": _mean([r.frontend_ns for r in every]),
+        "engine_gap": _mean([r.there_ns + r.back_ns for r in every]),
         "cache_hit_rate": _mean([c.was_hit for r in every for c in r.calls]),
         "version_skew": _mean([r.has_old_map for r in every]),
         "queue_mean": _mean(queue),
@@ -287,7 +318,7 @@ def _own_latencies(request: Request) -> Figures:
         "ttft_p50": first - request.ready_ns,
         "itl_p50": (last - first) / max(request.produced - 1, 1),
         "e2e_p50": end - request.ready_ns,
-        "request_p50": end - request.arrival.at_ns,
+        "request_p50": end - request.arrival.at_ns + request.back_ns,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -15,6 +15,8 @@ from rca.models.workload import Arrival
 
 GATEWAY_NS = MS // 2
 _CALLS_A_SECOND = 24  # that the retrieval service answers at its usual pace
+_SEGMENTS = 12  # of a request and its answer, on the way to the engine and back
+_SENT_AGAIN_NS = 200 * MS  # after so long, as TCP does
 
 
 class Call(NamedTuple):
@@ -46,6 +48,10 @@ class Request:
     salt: int = 0
     has_old_map: bool = False
     frontend_ns: int = 0  # waited for the API server
+    replica: int = 0
+    there_ns: int = 0  # on the way from the gateway to the engine
+    back_ns: int = 0
+    resent: int = 0  # segments on that way
     computed: int = 0
     known_tokens: int = 0  # computed at least once: what is computed again is waste
     cached_tokens: int = 0
@@ -94,6 +100,12 @@ class Admission:
     lookups: list[Lookup]
     loads: list[Load]
 
+    @property
+    def skew(self) -> float:
+        """Requests of the busier replica, in means of both; 1 where one is modelled."""
+        by_replica = Counter(r.replica for r in self.requests)
+        return 2 * max(by_replica.values()) / len(self.requests) if len(by_replica) > 1 else 1.0
+
     def given_up(self) -> dict[str, float]:
         """What a client misses that no latency shows, as shares."""
         passed = self.requests
@@ -115,7 +127,7 @@ def admit(plan: Plan, traffic: Iterable[Arrival]) -> Admission:
     retrieval = _Retrieval(plan, traffic[0].at_ns if traffic else 0)
     rejected: list[Arrival] = []
     for arrival in traffic:
-        if arrival.index % plan.args.replicas:
+        if arrival.index % plan.args.replicas and not plan.host.has_router:
             continue
         if _over_quota(plan, arrival, spent[arrival.tenant]):
             rejected.append(arrival)
@@ -204,9 +216,14 @@ def _request(plan: Plan, arrival: Arrival, calls: list[Call]) -> Request:
     if args.max_prompt_tokens:
         most = min(most, args.max_prompt_tokens)
     prompt = list(arrival.prompt[: max(1, most)])
+    there_ns, back_ns, resent = _on_the_way(plan, arrival)
     return Request(
         arrival=arrival,
-        ready_ns=arrival.at_ns + GATEWAY_NS + retrieval_ns,
+        ready_ns=arrival.at_ns + GATEWAY_NS + retrieval_ns + there_ns,
+        replica=_replica(plan, arrival),
+        there_ns=there_ns,
+        back_ns=back_ns,
+        resent=resent,
         retrieval_ns=retrieval_ns,
         tokens=prompt,
         prompt_tokens=len(prompt),
@@ -214,6 +231,28 @@ def _request(plan: Plan, arrival: Arrival, calls: list[Call]) -> Request:
         salt=_salt(plan, arrival),
         has_old_map=_has_old_map(plan, arrival),
         calls=calls,
+    )
+
+
+def _on_the_way(plan: Plan, arrival: Arrival) -> tuple[int, int, int]:
+    """Time to the engine and back, and how many segments were sent again."""
+    host = plan.host
+    if not host.has_network:
+        return 0, 0, 0
+    draws = random.Random(f"network:{arrival.index}")
+    lost = [draws.random() < host.loss for _ in range(_SEGMENTS)]
+    there, back = sum(lost[: _SEGMENTS // 2]), sum(lost[_SEGMENTS // 2 :])
+    one_way = host.rtt_ns // 2
+    return one_way + there * _SENT_AGAIN_NS, one_way + back * _SENT_AGAIN_NS, there + back
+
+
+def _replica(plan: Plan, arrival: Arrival) -> int:
+    """Whom the router gives a request; 0 where no router is modelled."""
+    host = plan.host
+    if not host.has_router:
+        return 0
+    return (
+        int(_spread(arrival) >= host.router_share) if host.router_share else arrival.index % 2
     )
 
 

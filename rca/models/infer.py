@@ -16,7 +16,7 @@ from rca.models.arms import run_twin
 from rca.models.figures import Figures
 from rca.models.settings import Plan
 from rca.models.shapes import Shapes
-from rca.models.sizes import DecoderConfig
+from rca.models.sizes import DTYPES, DecoderConfig
 
 _HIDDEN = 160  # about this wide: a step takes a millisecond on a CPU
 _MOST_HEADS = 8
@@ -42,6 +42,7 @@ class FidelityRow(NamedTuple):
         kept: whether they agree; None for sizes, which are scaled on purpose.
         source: 'operators', 'configuration', 'spans', 'metrics' or 'assumed'.
         note: why they differ, or what was assumed.
+        off: factor between both, at least 1; None where they are not ratios.
     """
 
     quantity: str
@@ -50,6 +51,11 @@ class FidelityRow(NamedTuple):
     kept: bool | None
     source: str
     note: str
+    off: float | None = None
+
+    def shown(self) -> tuple[str, str | None, str, bool | None, str, str]:
+        """As table trial_fidelity holds it."""
+        return self[:6]
 
 
 @dataclass(frozen=True)
@@ -92,6 +98,9 @@ def infer(facts: Facts) -> Workload:
     plan = _limits(facts, plan, shown)
     shown = run_twin(plan, _SEED, _SECONDS)
     sizes = _sizes(facts.shapes)
+    dtype = known_shapes(facts.shapes, facts.settings)[0].dtype
+    if dtype in DTYPES:
+        sizes = replace(sizes, dtype=dtype)
     rows = [*_size_rows(facts, sizes), *_limit_rows(facts, plan, shown)]
     return Workload(plan, sizes, [*rows, *_traffic_rows(facts, plan, shown)])
 
@@ -263,7 +272,7 @@ def _size_rows(facts: Facts, sizes: DecoderConfig) -> list[FidelityRow]:
         ("head_dim", "head width", shapes.head_dim, sizes.head_dim, "scaled"),
         ("ffn", "feed-forward width", shapes.ffn, sizes.wide, "scaled, ratio to hidden kept"),
         ("vocabulary", "vocabulary", shapes.vocabulary, sizes.vocabulary, "scaled"),
-        ("dtype", "number format", shapes.dtype, "float32", "the format of a CPU"),
+        ("dtype", "number format", shapes.dtype, sizes.dtype, _dtype_note(shapes, sizes)),
     ]
     rows = []
     for name, quantity, observed, modelled, note in pairs:
@@ -276,6 +285,12 @@ def _size_rows(facts: Facts, sizes: DecoderConfig) -> list[FidelityRow]:
             told += "; collectives ran, so this may be one shard of it"
         rows.append(_row(quantity, observed, modelled, None, source, told))
     return rows
+
+
+def _dtype_note(shapes: Shapes, sizes: DecoderConfig) -> str:
+    if shapes.dtype != sizes.dtype:
+        return "a CPU computes others too slowly"
+    return "" if sizes.dtype == "float32" else "float32 where the processor does not have it"
 
 
 def _row(
@@ -348,4 +363,5 @@ def _ratio(
     low, high = sorted((observed + small, modelled + small))
     kept = high <= _CLOSE * low
     note = "" if kept else cut or "the model's scale ends here"
-    return _row(quantity, float(observed), float(modelled), kept, source, note)
+    row = _row(quantity, float(observed), float(modelled), kept, source, note)
+    return row._replace(off=high / low)

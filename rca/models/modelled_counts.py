@@ -45,6 +45,11 @@ class _Counting:
         self._allocations = self._rows = self._syncs = 0
         self._ran: Counter[str] = Counter()
 
+    def take(self, plan: Plan) -> None:
+        """As the twin."""
+        self.plan = plan
+        self.twin.take(plan)
+
     def admit(self, request: Request) -> int:
         """As the twin."""
         return self.twin.admit(request)

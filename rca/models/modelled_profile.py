@@ -15,6 +15,7 @@ from rca.models.engine import Engine, StepResult
 from rca.models.gateway import Request
 from rca.models.modelled_steps import OPERATOR, Operator, model_operators, sampler_operators
 from rca.models.scheduler import Batch
+from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
 from rca.models.twin import TENSOR_BYTES, TwinWorker
 
@@ -31,12 +32,14 @@ _STEPS_FOR_ONE = 3  # they cost nothing, and more of them are less a matter of c
 Event = dict[str, object]
 
 
-def record(engine: Engine, folder: Path, steps: int) -> Path:
+def record(
+    engine: Engine, folder: Path, steps: int, sizes: DecoderConfig | None = None
+) -> Path:
     """Follow the engine's next steps; returns the .pt.trace.json.gz file written."""
     twin = engine.worker
     if not isinstance(twin, TwinWorker):
         raise TypeError("only the twin's steps can be modelled")
-    watching = _Watching(engine, twin)
+    watching = _Watching(engine, twin, sizes or DecoderConfig())
     engine.worker = watching
     begin_ns, done = engine.now_ns, 0
     while done < steps * _STEPS_FOR_ONE:
@@ -65,12 +68,15 @@ def record(engine: Engine, folder: Path, steps: int) -> Path:
 class _Watching:
     """The twin, with a note of each of its steps."""
 
-    def __init__(self, engine: Engine, twin: TwinWorker) -> None:
-        self.engine, self.twin = engine, twin
-        self.sizes = DecoderConfig()
+    def __init__(self, engine: Engine, twin: TwinWorker, sizes: DecoderConfig) -> None:
+        self.engine, self.twin, self.sizes = engine, twin, sizes
         pool = engine.plan.args.total_blocks * self.sizes.block_size * self.sizes.head_dim * 8
         held = int(twin.retained) * TENSOR_BYTES
         self.trace = _Trace(_WEIGHTS + self.sizes.layers * pool + held)
+
+    def take(self, plan: Plan) -> None:
+        """As the twin."""
+        self.twin.take(plan)
 
     def admit(self, request: Request) -> int:
         """As the twin."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from rca.models.gateway import GATEWAY_NS, Call, Request
 from rca.models.prometheus import request_seconds
-from rca.models.settings import MS, SECOND, Build
+from rca.models.settings import MS, SECOND, Build, Plan
 from rca.models.workload import Arrival
 
 INTERNAL, SERVER, CLIENT = 1, 2, 3
@@ -32,11 +32,12 @@ class Traces:
         self._rng = random.Random(f"spans:{seed}")
         self._lines: list[tuple[int, Json]] = []
 
-    def add(self, request: Request, build: Build, instance: str) -> None:
+    def add(self, request: Request, plan: Plan, instance: str) -> None:
         """The spans of one finished request."""
+        build = plan.build
         trace = f"{self._rng.getrandbits(128):032x}"
         root, engine = self._id(), self._id()
-        end_ns = _left_ns(request) + _ANSWER_NS
+        end_ns = _left_ns(request) + request.back_ns + _ANSWER_NS
         gateway = [_root(request, trace, root, end_ns)]
         served = []
         for number, call in enumerate(request.calls):
@@ -45,6 +46,10 @@ class Traces:
             client = self._id()
             gateway.append(_lookup(call, number, trace, client, root))
             served.append(_search(call, trace, self._id(), client))
+        caller = root
+        if plan.host.has_network:
+            caller = self._id()
+            gateway.append(_engine_call(request, trace, caller, root))
         spans = [
             resource("api-gateway", "4.2.0", "api-gateway-0", gateway),
             resource("retrieval", "2.1", "retrieval-0", served),
@@ -52,7 +57,7 @@ class Traces:
         # The engine writes its spans at the finish only, and none where it gives up with the client.
         if not request.was_aborted or _outlives_client(request):
             own = [
-                _llm_request(request, trace, engine, root, build.model_revision),
+                _llm_request(request, trace, engine, caller, build.model_revision),
                 _tokenize(request, trace, self._id(), engine, build),
             ]
             spans.append(resource("llm-engine", build.version, instance, own))
@@ -99,7 +104,7 @@ def _root(request: Request, trace: str, span_id: str, end_ns: int) -> Json:
     ]
     if request.arrival.has_schema:
         span["attributes"].append(text_attribute("gen_ai.output.type", "json"))
-    first_ns = (request.first_token_ns or end_ns) + _ANSWER_NS
+    first_ns = (request.first_token_ns or end_ns) + request.back_ns + _ANSWER_NS
     span["events"] = [{"name": "first_chunk", "timeUnixNano": str(first_ns)}]
     return span
 
@@ -120,6 +125,17 @@ def _lookup(call: Call, number: int, trace: str, span_id: str, root: str) -> Jso
     ]
     if number:
         span["attributes"].append(whole_attribute("http.request.resend_count", number))
+    return span
+
+
+def _engine_call(request: Request, trace: str, span_id: str, root: str) -> Json:
+    """The gateway's own span of its call, from the first byte to the last."""
+    span = new_span(trace, span_id, root, "POST /v1/completions")
+    end_ns = _left_ns(request) + request.back_ns
+    span |= times(request.ready_ns - request.there_ns, end_ns) | {"kind": CLIENT, "status": {}}
+    status = _CLIENT_HAS_GONE if request.was_aborted else 200
+    address = text_attribute("server.address", "llm-engine")
+    span["attributes"] = [*_http("POST", status), address]
     return span
 
 

@@ -15,11 +15,11 @@ from rca.models.cache_metrics import CacheMetrics
 from rca.models.engine import Engine, next_scrape_ns
 from rca.models.gateway import Admission, Call, Request
 from rca.models.histogram import Histogram
+from rca.models.host_metrics import HostMetrics
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND
 
 MODEL = "tiny-decoder"
-ENGINE_JOB = {"job": "llm-engine", "instance": "llm-engine-0:8000", "pod": "llm-engine-0"}
 GATEWAY_JOB = {"job": "api-gateway", "instance": "api-gateway-0:9090", "pod": "api-gateway-0"}
 
 _TTFT: tuple[float, ...] = (
@@ -94,16 +94,33 @@ _ENGINE_BUCKETS: dict[str, Sequence[float]] = {
     "vllm:request_prefill_kv_computed_tokens": _TOKENS,
     "vllm:iteration_tokens_total": _STEP,
 }
+
+
+def engine_job(replica: int) -> dict[str, str]:
+    """Labels of a replica's scrapes."""
+    pod = f"llm-engine-{replica}"
+    return {"job": "llm-engine", "instance": f"{pod}:8000", "pod": pod}
+
+
+ENGINE_JOB = engine_job(0)
 ROUTE = {"http_route": "/v1/completions", "http_request_method": "POST"}
 _PEER = {"server_address": "retrieval"}
 
 
 class Metrics:
-    """An observer that scrapes once a second of virtual time, from `from_ns` on."""
+    """An observer that scrapes once a second of virtual time, from `from_ns` on.
 
-    def __init__(self, from_ns: int) -> None:
-        self.from_ns = from_ns
+    Args:
+        from_ns: nothing is kept before.
+        replica: number of the engine.
+        first: those of the first replica, which count for the gateway and keep all series.
+    """
+
+    def __init__(self, from_ns: int, replica: int = 0, first: Metrics | None = None) -> None:
+        self.from_ns, self._job = from_ns, engine_job(replica)
+        self._gateway = first or self
         self._series: dict[tuple[tuple[str, str], ...], list[list[object]]] = {}
+        self._host = HostMetrics()
         self._served, self._sizes = Histogram(HTTP_BUCKETS), Histogram(BYTES_BUCKETS)
         self._called = {code: Histogram(HTTP_BUCKETS) for code in ("200", "503")}
         self._calls: list[Call] = []
@@ -148,9 +165,9 @@ class Metrics:
         self._engine["vllm:request_prompt_tokens"].observe(request.prompt_tokens)
         self._engine["vllm:request_generation_tokens"].observe(request.produced)
         self._engine["vllm:request_prefill_kv_computed_tokens"].observe(computed)
-        whole_ns = (request.finished_ns or 0) - request.arrival.at_ns
-        self._served.observe(whole_ns / SECOND)
-        self._sizes.observe(request.answer_bytes)
+        whole_ns = (request.finished_ns or 0) - request.arrival.at_ns + request.back_ns
+        self._gateway._served.observe(whole_ns / SECOND)
+        self._gateway._sizes.observe(request.answer_bytes)
 
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Append the present value of each series."""
@@ -158,18 +175,22 @@ class Metrics:
         if at_ns < self.from_ns:
             return
         for name, labels, value in self._engine_lines(engine):
-            self._append(at_ns, name, {**ENGINE_JOB, **labels}, value)
-        for name, labels, value in self._gateway_lines(at_ns):
-            self._append(at_ns, name, {**GATEWAY_JOB, **labels}, value)
-        for job, name, labels, value in self._cache.lines(at_ns):
+            self._append(at_ns, name, {**self._job, **labels}, value)
+        if self._gateway is self:
+            for name, labels, value in self._gateway_lines(at_ns):
+                self._append(at_ns, name, {**GATEWAY_JOB, **labels}, value)
+            for job, name, labels, value in self._cache.lines(at_ns):
+                self._append(at_ns, name, {**job, **labels}, value)
+        for job, name, labels, value in self._host.lines(engine, self._job, at_ns):
             self._append(at_ns, name, {**job, **labels}, value)
-        for job in (ENGINE_JOB, GATEWAY_JOB):
+        for job in (self._job, GATEWAY_JOB) if self._gateway is self else (self._job,):
             self._append(at_ns, "up", job, 1)
 
     def expect(self, admission: Admission) -> None:
         """Know of the calls that requests make before they reach the engine."""
         self._calls += [call for request in admission.requests for call in request.calls]
         self._cache.expect(admission)
+        self._host.expect(admission)
 
     def down(self, from_ns: int, until_ns: int, scrape_s: int = 1) -> None:
         """Scrapes of a process that does not answer: `up` is 0, all else is missing."""
@@ -199,7 +220,7 @@ class Metrics:
         key = (("__name__", name), *sorted(labels.items()))
         at = round(at_ns / SECOND, 3)
         text = str(int(value)) if float(value).is_integer() else repr(float(value))
-        self._series.setdefault(key, []).append([at, text])
+        self._gateway._series.setdefault(key, []).append([at, text])
 
     def _gateway_lines(self, at_ns: int) -> Iterator[tuple[str, dict[str, str], float]]:
         for call in [call for call in self._calls if call.end_ns <= at_ns]:

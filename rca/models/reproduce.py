@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 from rca.errors import BundleError, CauseError, MissingExtra
 from rca.models import modelled_profile
 from rca.models.deployment import Change, decoys, revisions, true_change, write_changes
-from rca.models.engine import Engine, Worker, start_up_ns
+from rca.models.engine import Engine, PairedEngine, Worker, start_up_ns
 from rca.models.fault import Fault
 from rca.models.faults import find
 from rca.models.gateway import admit
-from rca.models.settings import SECOND, Plan
+from rca.models.mooncake import Replay
+from rca.models.settings import SECOND, Plan, Traffic
 from rca.models.sizes import DecoderConfig
 from rca.models.telemetry import Telemetry, first_slow_ns, last_slow_ns, well_again_ns
 from rca.models.truth import write_truth
@@ -69,13 +70,15 @@ def reproduce(
     dose: float = 1.0,
     lengths: Lengths | None = None,
     healthy: Plan | None = None,
+    sizes: DecoderConfig | None = None,
+    requests: Replay | None = None,
     progress: Progress | None = None,
 ) -> Path:
     """A bundle of `cause` at `out`: incident/, baseline/ and truth.toml.
 
     Args:
-        cause: an id of the catalogue, an alias, 'healthy', or 'red_herring'; several joined
-            by '+' are switched on at the same time.
+        cause: an id of the catalogue, an alias, 'healthy', 'red_herring' or
+            'model_without_tokenizer'; several joined by '+' are switched on at the same time.
         out: a folder that does not exist yet, or is empty.
         engine: 'torch' computes and is profiled; 'twin' follows a formula, needs no torch,
             leaves a modelled profile and gives the same bytes each time.
@@ -83,10 +86,12 @@ def reproduce(
         dose: strength of the fault; 1 is a clear incident, 0 a healthy service.
         lengths: how long the stretches are.
         healthy: the service before the fault; the usual one unless given.
+        sizes: of the model; the usual ones unless given.
+        requests: what is asked, instead of requests that are drawn.
         progress: called with a line about what is going on.
 
     Raises:
-        CauseError: no such cause, or one that cannot be switched on here.
+        CauseError: no such cause, or one that cannot be switched on here, or not with `requests`.
         MissingExtra: torch is not installed.
         BundleError: `out` holds something already.
     """
@@ -94,11 +99,16 @@ def reproduce(
     for fault in faults:
         if not fault.reproducible:
             raise CauseError(f"{fault.cause} cannot be reproduced: it {fault.device}")
+        if fault.by_model and engine == "torch":
+            told = f"{fault.cause} is shown by a cost model of the host only"
+            raise CauseError(told, hint="add --engine twin")
     refuse_full(out)
     say = progress or (lambda _line: None)
     lengths = lengths or Lengths()
-    with _workers(engine, say) as bench:
-        recorder = _Recorder(faults, out, seed, dose, lengths, bench, say, healthy or Plan())
+    with _workers(engine, sizes, say) as bench:
+        recorder = _Recorder(
+            faults, out, seed, dose, lengths, bench, say, healthy or Plan(), requests
+        )
         recorder.baseline()
         recorder.incident()
     return out
@@ -117,8 +127,8 @@ def refuse_full(out: Path) -> None:
 class Bench:
     """Where workers come from: the twin, or one calibrated torch model."""
 
-    def __init__(self, made: Runtime | None) -> None:
-        self.made = made
+    def __init__(self, made: Runtime | None, sizes: DecoderConfig | None = None) -> None:
+        self.made, self.sizes = made, sizes or DecoderConfig()
 
     @contextmanager
     def worker(self, plan: Plan) -> Iterator[Worker]:
@@ -134,7 +144,7 @@ class Bench:
     def profile(self, engine: Engine, folder: Path, steps: int) -> None:
         """Profile the next steps; the twin's trace is modelled, and says so."""
         if self.made is None:
-            modelled_profile.record(engine, folder, steps)
+            modelled_profile.record(engine, folder, steps, self.sizes)
             return
         from rca.models.profile import record
         from rca.models.worker import TorchWorker
@@ -144,14 +154,15 @@ class Bench:
 
 
 @contextmanager
-def _workers(engine: str, say: Progress) -> Iterator[Bench]:
+def _workers(engine: str, sizes: DecoderConfig | None, say: Progress) -> Iterator[Bench]:
     if engine == "twin":
-        yield Bench(None)
+        yield Bench(None, sizes)
         return
     if engine != "torch":
         raise CauseError(f"no engine is called {engine}", hint="one of: torch, twin")
-    with torch_runtime() as made:
-        say(f"torch on {made.name}: a second of its time is {made.scale:.0f} s of the bundle's")
+    with torch_runtime(sizes) as made:
+        said = f"torch on {made.name}, {made.model.config.dtype}"
+        say(f"{said}: a second of its time is {made.scale:.0f} s of the bundle's")
         yield Bench(made)
 
 
@@ -171,6 +182,25 @@ def torch_runtime(sizes: DecoderConfig | None = None) -> AbstractContextManager[
     return runtime(sizes)
 
 
+def _process(plan: Plan) -> tuple[object, ...]:
+    """What a process is started with: another of these means another process."""
+    return plan.args, plan.build, plan.host.cpu_limit
+
+
+def _drawn(plan: Plan) -> Traffic:
+    """The traffic but for what a file of requests leaves open."""
+    usual = Traffic()
+    return replace(
+        plan.traffic,
+        retrieval_ns=usual.retrieval_ns,
+        retrieval_sigma=usual.retrieval_sigma,
+        retrieval_errors=usual.retrieval_errors,
+        schema_share=usual.schema_share,
+        urgent_share=usual.urgent_share,
+        abort_share=usual.abort_share,
+    )
+
+
 @dataclass
 class _Recorder:
     faults: list[Fault]
@@ -181,26 +211,33 @@ class _Recorder:
     bench: Bench
     say: Progress
     healthy: Plan
+    requests: Replay | None = None
+    zero_ns: int = 0  # when the requests of a file begin
 
     def __post_init__(self) -> None:
         self.begin_ns = _EPOCH_NS + (self.seed % 5000) * 3607 * SECOND
         self.fault = self.faults[0]
         seconds = float(self.lengths.fault_s)
+        for fault in self.faults:
+            self.healthy = fault.around(self.healthy)
         faulty = self.healthy
         for fault in self.faults:
             faulty = fault.plan(faulty, self.dose, seconds)
         if faulty.build != self.healthy.build and not self.fault.change:
             faulty = replace(faulty, build=replace(faulty.build, version=_NEW_VERSION))
         self.faulty = faulty
+        if self.requests and _drawn(faulty) != _drawn(self.healthy):
+            told = f"{self.fault.cause} changes what is asked, and the file says what that is"
+            raise CauseError(told, hint="leave --requests out, or take another cause")
 
     def baseline(self) -> None:
         """Record the healthy service, some time before."""
-        from_ns = self.begin_ns
+        self.zero_ns = from_ns = self.begin_ns
         until_ns = from_ns + self.lengths.baseline_s * SECOND
         self.say(f"baseline: {self.lengths.baseline_s} s of the healthy service")
         seen = self._watch(from_ns, until_ns, 2 * self.seed)
-        with self.bench.worker(self.healthy) as worker:
-            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+        with ExitStack() as stack:
+            engine = self._engine(self.healthy, from_ns - _WARM_UP_NS, seen, stack)
             self._send(engine, seen, self.healthy, 2 * self.seed, (engine.now_ns, until_ns))
             engine.run(until_ns)
             seen.write(self.out / "baseline", self.healthy)
@@ -209,14 +246,15 @@ class _Recorder:
     def incident(self) -> None:
         """Record the lead-in, the fault, and what is known of both."""
         from_ns = self.begin_ns + _BETWEEN_NS
+        # A file goes on where the baseline left it.
+        self.zero_ns = from_ns - self.lengths.baseline_s * SECOND
         fault_ns = from_ns + self.lengths.lead_in_s * SECOND
         until_ns = fault_ns + self.lengths.fault_s * SECOND
         self.say(f"incident: {self.lengths.lead_in_s} s healthy, {self.lengths.fault_s} s not")
         end_ns = until_ns + self.lengths.recovery_s * SECOND
         seen = self._watch(from_ns, end_ns, 2 * self.seed + 1)
         with ExitStack() as stack:
-            worker = stack.enter_context(self.bench.worker(self.healthy))
-            engine = Engine(self.healthy, worker, from_ns - _WARM_UP_NS, seen)
+            engine = self._engine(self.healthy, from_ns - _WARM_UP_NS, seen, stack)
             key = 2 * self.seed + 1
             self._send(engine, seen, self.healthy, key, (engine.now_ns, fault_ns))
             engine.run(fault_ns)
@@ -240,15 +278,24 @@ class _Recorder:
 
     def _switch(self, old: Engine, plan: Plan, seen: Telemetry, stack: ExitStack) -> Engine:
         """Roll a change out: new arguments or a new image mean a new process."""
-        if (old.plan.args, old.plan.build) == (plan.args, plan.build):
+        if _process(old.plan) == _process(plan):
+            if old.plan.host != plan.host:
+                old.take(plan)
             return old
         left = old.drain()
-        worker = stack.enter_context(self.bench.worker(plan))
         ready_ns = old.now_ns + start_up_ns(plan)
         seen.metrics.down(old.now_ns, ready_ns, self.lengths.scrape_s)
-        engine = Engine(plan, worker, ready_ns, seen)
+        engine = self._engine(plan, ready_ns, seen, stack)
         engine.send(left)
         return engine
+
+    def _engine(self, plan: Plan, start_ns: int, seen: Telemetry, stack: ExitStack) -> Engine:
+        """A process that starts; two where the router before them is modelled."""
+        worker = stack.enter_context(self.bench.worker(plan))
+        if not plan.host.has_router:
+            return Engine(plan, worker, start_ns, seen)
+        other = stack.enter_context(self.bench.worker(plan))
+        return PairedEngine(plan, (worker, other), start_ns, seen)
 
     def _send(
         self, engine: Engine, seen: Telemetry, plan: Plan, key: int, stretch: tuple[int, int]
@@ -256,7 +303,10 @@ class _Recorder:
         begin_ns, end_ns = stretch
         # Traffic goes on while the profiler runs; only a fault's last stretch needs that.
         end_ns += _PROFILED_SECONDS * SECOND if end_ns == seen.until_ns else 0
-        admission = admit(plan, arrivals(plan.traffic, key, begin_ns, end_ns))
+        asked = arrivals(plan.traffic, key, begin_ns, end_ns)
+        if self.requests:
+            asked = self.requests.arrivals(plan.traffic, self.zero_ns, begin_ns, end_ns)
+        admission = admit(plan, asked)
         engine.send(admission.requests)
         seen.expect(admission)
 

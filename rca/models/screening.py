@@ -49,6 +49,15 @@ class DoseResponse(NamedTuple):
     values: list[float]
     monotone: bool
 
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {
+            "figure": self.figure,
+            "doses": [0.0, *DOSES],
+            "log_ratios": self.values,
+            "monotone": self.monotone,
+        }
+
 
 @dataclass
 class Screening:

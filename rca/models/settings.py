@@ -129,6 +129,23 @@ class Traffic:
 
 
 @dataclass(frozen=True)
+class Host:
+    """Machines and network as far as a cost model stands for them; only the twin has them.
+
+    What is switched on is told by the exporters that a real system has; all else stays silent.
+    """
+
+    has_gpu: bool = False
+    clock_share: float = 1.0  # of the GPU's clocks; its work takes so much longer
+    cpu_limit: float = 0.0  # cores that the container may use; 0: no limit
+    has_network: bool = False  # a path between gateway and engine
+    rtt_ns: int = MS  # of that path
+    loss: float = 0.0  # share of its segments that are sent again
+    has_router: bool = False  # two replicas are recorded
+    router_share: float = 0.0  # of the requests that go to the first; 0: in turns
+
+
+@dataclass(frozen=True)
 class Plan:
     """One configuration of everything: what runs, how it is built, what is asked."""
 
@@ -136,6 +153,7 @@ class Plan:
     build: Build = field(default_factory=Build)
     traffic: Traffic = field(default_factory=Traffic)
     gateway: Gateway = field(default_factory=Gateway)
+    host: Host = field(default_factory=Host)
 
     def with_args(self, **changes: Any) -> Plan:
         """The plan with other engine arguments."""
@@ -149,6 +167,10 @@ class Plan:
         """The plan with another gateway."""
         return replace(self, gateway=replace(self.gateway, **changes))
 
+    def with_host(self, **changes: Any) -> Plan:
+        """The plan on another host."""
+        return replace(self, host=replace(self.host, **changes))
+
     def with_traffic(self, **changes: Any) -> Plan:
         """The plan under other traffic."""
         return replace(self, traffic=replace(self.traffic, **changes))
@@ -156,7 +178,7 @@ class Plan:
     def turned_to(self, after: Plan) -> str:
         """The knobs in which another plan differs, as `name before → after` in their units."""
         found: list[str] = []
-        for part in ("args", "build", "traffic"):
+        for part in ("args", "build", "traffic", "host"):
             old, new = getattr(self, part), getattr(after, part)
             for knob in fields(old):
                 a, b = getattr(old, knob.name), getattr(new, knob.name)

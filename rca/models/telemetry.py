@@ -9,7 +9,7 @@ from rca.models.deployment import write_yaml
 from rca.models.engine import Engine
 from rca.models.gateway import Admission, Request
 from rca.models.otlp import Traces
-from rca.models.prometheus import ENGINE_JOB, Metrics
+from rca.models.prometheus import Metrics, engine_job
 from rca.models.scheduler import Batch
 from rca.models.settings import SECOND, Plan
 
@@ -29,25 +29,34 @@ class Telemetry:
         self.scrape_s, self.sampled = scrape_s, sampled
         self._rng = random.Random(f"sample:{seed}")
         self.metrics = Metrics(from_ns)
+        self._by_replica = {0: self.metrics}
         self.traces = Traces(seed)
         self.finished: list[Request] = []
 
     def scrape(self, engine: Engine, at_ns: int) -> None:
         """Scrape while the part lasts."""
         if at_ns <= self.until_ns and at_ns // SECOND % self.scrape_s == 0:
-            self.metrics.scrape(engine, at_ns)
+            self._of(engine).scrape(engine, at_ns)
 
     def step(self, engine: Engine, batch: Batch, cost_ns: int) -> None:
         """Count a step."""
-        self.metrics.step(engine, batch, cost_ns)
+        self._of(engine).step(engine, batch, cost_ns)
 
     def finish(self, engine: Engine, request: Request) -> None:
         """Write the spans of a request that came and went while the part lasted."""
-        self.metrics.finish(engine, request)
+        self._of(engine).finish(engine, request)
         if request.arrival.at_ns >= self.from_ns and engine.now_ns <= self.until_ns:
             if self._rng.random() < self.sampled:
-                self.traces.add(request, engine.plan.build, ENGINE_JOB["pod"])
+                pod = engine_job(engine.replica)["pod"]
+                self.traces.add(request, engine.plan, pod)
             self.finished.append(request)
+
+    def _of(self, engine: Engine) -> Metrics:
+        if engine.replica not in self._by_replica:
+            self._by_replica[engine.replica] = Metrics(
+                self.from_ns, engine.replica, self.metrics
+            )
+        return self._by_replica[engine.replica]
 
     def expect(self, admission: Admission) -> None:
         """Know of what the gateway let through, and write what it turned away."""
@@ -98,7 +107,7 @@ def well_again_ns(done: list[Request], fault_ns: int, begin_ns: int, until_ns: i
 
 def _mean_e2e(done: list[Request], begin_ns: int, end_ns: int) -> float:
     times = [
-        (r.finished_ns or r.ready_ns) - r.arrival.at_ns
+        (r.finished_ns or r.ready_ns) - r.arrival.at_ns + r.back_ns
         for r in done
         if begin_ns <= r.arrival.at_ns < end_ns
     ]

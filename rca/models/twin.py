@@ -7,7 +7,7 @@ four sequences is 20 ms). They carry mechanism and direction, not production mag
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rca.models.engine import StepResult
 from rca.models.gateway import Request
@@ -54,13 +54,19 @@ class TwinWorker:
     """Costs instead of tensors."""
 
     def __init__(self, plan: Plan, cost: CostModel | None = None) -> None:
-        self.plan, self.cost = plan, cost or CostModel()
+        self._cost = cost or CostModel()
+        self.take(plan)
         self.retained = 0.0
         self._steps = self._host_bytes = 0
         self._grammars = 0
         self._shapes: set[int] = set()
         self._full_collections = 0
         self._lines = 0.0
+
+    def take(self, plan: Plan) -> None:
+        """Go on under another plan; a GPU whose clocks are held down computes longer."""
+        self.plan = plan
+        self.cost = _at_clock(self._cost, plan.host.clock_share)
 
     def admit(self, request: Request) -> int:
         """Tokenise: a line in the prompt's length, and what the build adds."""
@@ -161,6 +167,14 @@ class TwinWorker:
             total += detokenise_ns(self.plan, cost, request.produced)
             request.answer_bytes += _chunk_bytes(self.plan)
         return total
+
+
+def _at_clock(cost: CostModel, share: float) -> CostModel:
+    """The line of the steps at a share of the clocks; what the host does stays as it is."""
+    if share >= 1:
+        return cost
+    line = ("step", "token", "sequence", "piece")
+    return replace(cost, **{name: round(getattr(cost, name) / share) for name in line})
 
 
 def detokenise_ns(plan: Plan, cost: CostModel, produced: int) -> int:

@@ -6,6 +6,7 @@ depends on real tensors is measured in torch, in `what_if_torch`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ from rca.models.workload import arrivals
 
 STUDIES = ("batch", "kv", "cache", "priority", "replicas", "quant")
 TWIN = "twin, cost model of a CPU"
+RECORDED = "none: recorded keys in their order, replayed"
+_FEWEST_KEYS = 50
 _SEED = 23
 _SECONDS = 60.0
 _LOADS = (0.5, 0.75, 1.0, 1.25, 1.5)
@@ -39,18 +42,22 @@ class Row(NamedTuple):
     device: str = TWIN
 
 
-def run_in_twin(study: str, healthy: Plan, incident_load: float = 1.0) -> list[Row]:
+def run_in_twin(
+    study: str, healthy: Plan, incident_load: float = 1.0, keys: Stream = ()
+) -> list[Row]:
     """The part of a study that needs no torch.
 
     Args:
         study: one of STUDIES.
         healthy: the service before the incident.
         incident_load: arrivals during the incident, in healthy ones.
+        keys: of caches, as the incident asked for them; a drawn stream stands for them where
+            there are too few to tell policies apart.
     """
     studies: dict[str, Callable[[Plan, float], list[Row]]] = {
         "batch": _batch,
         "kv": _pool,
-        "cache": _cache,
+        "cache": lambda plan, _load: _cache(plan, keys),
         "priority": _priority,
         "replicas": _replicas,
     }
@@ -152,8 +159,8 @@ def _figures(
     ]
 
 
-def _cache(healthy: Plan, _incident_load: float) -> list[Row]:
-    """The prefix cache on and off, and its key stream under three policies."""
+def _cache(healthy: Plan, keys: Stream) -> list[Row]:
+    """The prefix cache on and off, and a stream of keys under three policies."""
     objective = objective_of(healthy, _SEED)
     rows: list[Row] = []
     cells = {
@@ -167,25 +174,34 @@ def _cache(healthy: Plan, _incident_load: float) -> list[Row]:
         plan = healthy.with_args(enable_prefix_caching=on)
         units = {"prefix_hit_rate": "share", "ttft_p50": "ns", "e2e_p50": "ns"}
         rows += _figures(setting, plan, 1.0, better, units)
-    return rows + _policies(healthy)
+    return rows + _policies(healthy, keys)
 
 
-def _policies(healthy: Plan) -> list[Row]:
-    stream = key_stream(healthy)
-    shared = len({key for _, key in stream if isinstance(key, int)})
+def tells_policies(keys: Stream) -> bool:
+    """Whether a recorded stream is long enough to be replayed."""
+    return len(keys) >= _FEWEST_KEYS
+
+
+def _policies(healthy: Plan, keys: Stream) -> list[Row]:
+    is_recorded = tells_policies(keys)
+    stream = keys if is_recorded else key_stream(healthy)
+    named, device = ("recorded", RECORDED) if is_recorded else ("drawn", TWIN)
+    uses = Counter(key for _, key in stream)
+    shared = sum(count > 1 for count in uses.values())
     rows: list[Row] = []
     for capacity in sorted({max(1, round(shared * part)) for part in (0.25, 0.5, 1.0)}):
         found = replay(stream, capacity)
         best = max(found, key=lambda one: one.hits)
         rows += [
             Row(
-                f"policy={one.policy} entries={capacity}",
-                1.0,
-                "twin",
+                f"policy={one.policy} entries={capacity} keys={named}",
+                None if is_recorded else 1.0,
+                "replay" if is_recorded else "twin",
                 "key_hit_rate",
                 one.hit_rate,
                 "share",
                 recommended=one is best,
+                device=device,
             )
             for one in found
         ]

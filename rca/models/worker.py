@@ -24,10 +24,11 @@ from rca.models.decoder import (
     StepInput,
     feed_forward,
 )
-from rca.models.device import pick, settle
+from rca.models.device import computed, pick, settle
 from rca.models.engine import StepResult
 from rca.models.frontend import DETOKENISE, Frontend
 from rca.models.gateway import Request
+from rca.models.logits_history import LogitsHistory
 from rca.models.process import (
     collections,
     context_switches,
@@ -44,9 +45,6 @@ from rca.models.workload import VOCABULARY, Arrival
 STANDARD_STEP_NS = 20 * MS  # virtual time of a decode step of four sequences
 _STEPS_A_TICK = 8
 _TICKS_KEPT = 9
-# A leaked tensor in rows of the vocabulary's width: what is looked at, what just stays.
-_KEPT_ROWS_A_LAYER = 2
-_DRAGGED_ROWS = 32
 _BASE_BYTES = 300 << 20
 
 
@@ -62,7 +60,7 @@ class Runtime:
         self.user: TorchWorker | None = None  # whose pool and detours the model has now
         self._ticks: deque[int] = deque(maxlen=_TICKS_KEPT)
         self._standard_in_ticks = 1.0
-        self._rows = torch.ones(4, model.config.hidden, device=device)
+        self._rows = torch.ones(4, model.config.hidden, device=device, dtype=model.dtype)
 
     @property
     def name(self) -> str:
@@ -116,7 +114,7 @@ class Runtime:
 
 @contextmanager
 def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[Runtime]:
-    """A calibrated model on CUDA where there is one, else on one CPU thread."""
+    """A calibrated model on CUDA where there is one, else on one CPU thread; its config says what it became."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     # Collections shall visit what a run makes, not the whole interpreter.
@@ -124,7 +122,10 @@ def runtime(config: DecoderConfig | None = None, *, seed: int = 0) -> Iterator[R
     gc.freeze()
     device = pick()
     try:
-        made = Runtime(Decoder(config or DecoderConfig(), seed).to(device).eval(), device)
+        config = computed(config or DecoderConfig(), device)
+        made = Runtime(
+            Decoder(config, seed).to(device, getattr(torch, config.dtype)).eval(), device
+        )
         made.calibrate()
         yield made
     finally:
@@ -155,9 +156,9 @@ class TorchWorker:
         self.annotate: Callable[[str], AbstractContextManager[object]] | None = None
         # Under a profiler time means nothing: then the twin says how long a step takes.
         self.pace: TwinWorker | None = None
-        self._history: list[Tensor] = []
+        self._history = LogitsHistory(plan, made.model.config.layers)
         self._kept: list[bytearray] = []
-        self._debt = self._lines_due = 0.0
+        self._lines_due = 0.0
         self._steps = 0
         self._wall_extra_ns = 0
         self._resident_at_start = _BASE_BYTES
@@ -179,7 +180,7 @@ class TorchWorker:
     def __exit__(self, *_: object) -> None:
         torch.set_num_threads(1)
         self._objects = []
-        self._history, self._kept = [], []
+        self._history.kept, self._kept = [], []
         self.made.user = None
         self._restore()
         self.frontend.close()
@@ -196,6 +197,10 @@ class TorchWorker:
             compiled=self._compiled,
         )
         self.made.user = self
+
+    def take(self, plan: Plan) -> None:
+        """Go on under another plan; a host is only modelled, so nothing here changes."""
+        self.plan = plan
 
     def admit(self, request: Request) -> int:
         """Tokenise, and build the grammar of a structured answer."""
@@ -248,7 +253,7 @@ class TorchWorker:
             logits = self.made.model(self.inputs(batch))
         sampled: list[int] = []
         if sampling:
-            sampled = self._sample(self._process(logits))
+            sampled = self._sample(self._history.process(logits))
             self._answer(sampling, sampled, logits)
         self._collect_garbage()
         return sampled
@@ -263,7 +268,7 @@ class TorchWorker:
 
     def live_bytes(self) -> int:
         """A base and what a build keeps that it should not."""
-        return _BASE_BYTES + sum(tensor.nbytes for tensor in self._history)
+        return _BASE_BYTES + self._history.nbytes()
 
     def collections(self) -> Sequence[int]:
         """Collections of this process since the worker began."""
@@ -304,13 +309,13 @@ class TorchWorker:
         if isinstance(block, Block):
             up, down = block.up, block.down
             for rows in row_counts:
-                x = torch.zeros(rows, self.made.model.config.hidden, device=self.made.device)
+                x = up.weight.new_zeros(rows, self.made.model.config.hidden)
                 layer(x, up.weight, up.bias, down.weight, down.bias)
 
     def follow_twin(self) -> None:
         """From now on the twin says how long a step takes, with as much kept as here."""
         self.pace = TwinWorker(self.plan)
-        self.pace.retained = float(len(self._history))
+        self.pace.retained = float(len(self._history.kept))
 
     def _begin(self) -> int:
         self._wall_extra_ns = 0
@@ -330,28 +335,6 @@ class TorchWorker:
             heads=self.made.model.config.heads,
             device=self.made.device,
         )
-
-    def _process(self, logits: Tensor) -> Tensor:
-        """A logits processor that keeps tensors of every step and looks at all of them."""
-        build, limit = self.plan.build, self.plan.args.processor_history_limit
-        if not build.retained_tensors_per_step:
-            return logits
-        if limit:
-            # A light tensor for each call: one row, no stack of them, nothing beyond the limit.
-            self._history = [*self._history, logits[0].clone()][-limit:]
-            for kept in self._history:
-                logits = torch.sub(logits, kept, alpha=1e-6)
-            return logits
-        self._debt += build.retained_tensors_per_step
-        row = logits.mean(0).to(torch.float32, copy=True)
-        rows = _KEPT_ROWS_A_LAYER * self.made.model.config.layers
-        for _ in range(int(self._debt)):
-            self._history.append(row.repeat(rows + _DRAGGED_ROWS))
-        self._debt %= 1
-        if not self._history:
-            return logits
-        seen = torch.stack([kept[: rows * len(row)] for kept in self._history])
-        return logits - 1e-6 * seen.sum(0).view(rows, -1).mean(0)
 
     def _sample(self, logits: Tensor) -> list[int]:
         for _ in range(self.plan.build.sampler_sorts):

@@ -1,4 +1,4 @@
-"""Who asks for what, and when; Mooncake trace lines in and out.
+"""Who asks for what, and when.
 
 Lengths, groups and gaps are drawn from a seed, so two arms of an experiment see the
 very same requests. Token numbers only matter for what they share.
@@ -6,21 +6,17 @@ very same requests. Token numbers only matter for what they share.
 
 from __future__ import annotations
 
-import json
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 
-from rca.errors import ParseError
 from rca.models.settings import SECOND, Traffic
 
 VOCABULARY = 1024
 COLD_TENANT = "t-bulk"
 """Whose prompts share no prefix with others; it comes when `cold_share` is set."""
-_MOONCAKE_BLOCK = 512
-_UNIQUE_GROUP = -1
+UNIQUE_GROUP = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +57,7 @@ def arrivals(traffic: Traffic, seed: int, start_ns: int, end_ns: int) -> Iterato
             prompt=(*shared, *body),
             output_tokens=output_tokens,
             tenant=COLD_TENANT if cold else f"t-{group % traffic.tenants}",
-            group=_UNIQUE_GROUP if cold else group,
+            group=UNIQUE_GROUP if cold else group,
             has_schema=draws[4] < traffic.schema_share,
             retrieval_ns=_retrieval(traffic, rng),
             abort_after=output_tokens // 3 if draws[5] < traffic.abort_share else 0,
@@ -116,88 +112,3 @@ def shared_prefix(group: int, tokens: int) -> tuple[int, ...]:
 
 def _retrieval(traffic: Traffic, rng: random.Random) -> int:
     return round(traffic.retrieval_ns * rng.lognormvariate(0.0, traffic.retrieval_sigma))
-
-
-def write_mooncake(path: Path, requests: Iterable[Arrival]) -> None:
-    """Write requests in Mooncake's trace format; times count in ms from the first one."""
-    first_ns: int | None = None
-    with path.open("w", encoding="utf-8") as file:
-        for request in requests:
-            first_ns = request.at_ns if first_ns is None else first_ns
-            line = {
-                "timestamp": (request.at_ns - first_ns) // 1_000_000,
-                "input_length": len(request.prompt),
-                "output_length": request.output_tokens,
-                "hash_ids": _hash_ids(request.prompt),
-            }
-            file.write(json.dumps(line) + "\n")
-
-
-def _hash_ids(prompt: tuple[int, ...]) -> list[int]:
-    ids, parent = [], 0
-    for start in range(0, len(prompt), 16):
-        parent = hash((parent, *prompt[start : start + 16])) & 0x7FFFFFFF
-        ids.append(parent)
-    return ids
-
-
-def read_mooncake(
-    path: Path, start_ns: int = 0, *, block_tokens: int = _MOONCAKE_BLOCK, scale: float = 1.0
-) -> list[Arrival]:
-    """Requests of a Mooncake trace; equal hash ids become equal tokens.
-
-    Args:
-        path: JSON lines with timestamp (ms), input_length, output_length, hash_ids.
-        start_ns: time of the trace's zero.
-        block_tokens: tokens behind one hash id (512 in published traces, 16 in ours).
-        scale: factor on lengths, to fit a small model.
-
-    Raises:
-        ParseError: a line that is not such a request.
-    """
-    found: list[Arrival] = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                row = json.loads(line)
-                fields = (row["timestamp"], row["input_length"], row["output_length"])
-                at_ms, n_input, n_output = (int(value) for value in fields)
-                ids = [int(value) for value in row.get("hash_ids", [])]
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise ParseError(
-                    f"not a Mooncake request ({error})",
-                    path=str(path),
-                    place=f"line {number}",
-                    hint="each line needs timestamp, input_length, output_length",
-                ) from error
-            prompt = _tokens_of(
-                ids, max(1, round(n_input * scale)), block_tokens, scale, number
-            )
-            found.append(
-                Arrival(
-                    index=len(found),
-                    at_ns=start_ns + at_ms * 1_000_000,
-                    prompt=prompt,
-                    output_tokens=max(1, round(n_output * scale)),
-                    tenant="t-0",
-                    group=ids[0] if ids else _UNIQUE_GROUP,
-                    has_schema=False,
-                    retrieval_ns=0,
-                )
-            )
-    return sorted(found, key=lambda request: request.at_ns)
-
-
-def _tokens_of(
-    ids: list[int], length: int, block_tokens: int, scale: float, number: int
-) -> tuple[int, ...]:
-    per_block = max(1, round(block_tokens * scale))
-    tokens: list[int] = []
-    for key in ids:
-        rng = random.Random(f"block:{key}")
-        tokens.extend(rng.randrange(VOCABULARY) for _ in range(per_block))
-    rng = random.Random(f"rest:{number}")
-    tokens.extend(rng.randrange(VOCABULARY) for _ in range(length - len(tokens)))
-    return tuple(tokens[:length])

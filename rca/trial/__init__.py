@@ -14,13 +14,13 @@ import polars as pl
 from rca import catalogue
 from rca.case import Case
 from rca.models import own_fix
-from rca.models.faults import is_known
-from rca.models.infer import infer, scales
-from rca.trial import incident_figures, workload_facts
+from rca.models.faults import find, is_known
+from rca.models.infer import FidelityRow, infer, scales
+from rca.trial import fidelity, incident_figures, workload_facts
 
 DEFAULT_BUDGET_S = 20.0
 _TABLES = ("trial", "trial_arm", "trial_fidelity")
-_RIVALS = 3
+_RIVALS = 3  # that are run; the others are named
 _LEAST_RIVAL_SCORE = 0.15
 _NS = 1e9
 
@@ -52,7 +52,10 @@ def run(
     elif cause not in known or not is_known(cause):
         _not_run(case, cause, "not_run", "this cause is not in the reproducer")
     elif known[cause].reproducible == "no":
-        reason = "needs hardware that the reproducer cannot stand in for"
+        fault = find(cause)
+        reason = (
+            "its description says so" if fault.reproducible else f"this cause {fault.device}"
+        )
         _not_run(case, cause, "not_reproducible_on_device", reason)
     else:
         _experiment(case, cause, budget_s, settings)
@@ -67,24 +70,26 @@ def _experiment(
     facts = workload_facts.read(case)
     workload = infer(facts)
     fix = own_fix.remedy(settings, scales(facts, workload.plan)) if settings else None
+    rivals = _rivals(case, cause)
     case.clear(_TABLES)
-    fidelity = [row._asdict() for row in workload.fidelity]
-    case.insert("trial_fidelity", pl.DataFrame(fidelity, infer_schema_length=None))
+    _insert_fidelity(case, workload.fidelity)
     result = experiment.run(
         cause,
         healthy=workload.plan,
         sizes=workload.sizes,
         began=begun / _NS,
         observed=_observed(case, cause),
-        rivals=_rivals(case, cause),
+        rivals=rivals[:_RIVALS],
+        not_tried=rivals[_RIVALS:],
         other=_other(case, cause),
         fix=fix,
         budget_s=budget_s,
     )
+    status, reason = fidelity.held_to(result.status, result.reason, workload.fidelity)
     row = {
-        "status": result.status, "cause": cause, "device": result.device, "fault": result.fault,
+        "status": status, "cause": cause, "device": result.device, "fault": result.fault,
         "fix": result.fix, "pairs": result.pairs, "spent_ns": time.monotonic_ns() - begun,
-        "reason": result.reason, "details": json.dumps(result.details, sort_keys=True),
+        "reason": reason, "details": json.dumps(result.details, sort_keys=True),
     }  # fmt: skip
     case.insert("trial", pl.DataFrame([row], infer_schema_length=None))
     arms = [
@@ -102,6 +107,17 @@ def _experiment(
         case.insert("trial_arm", pl.DataFrame(arms, infer_schema_length=None))
 
 
+def _insert_fidelity(case: Case, rows: Sequence[FidelityRow]) -> None:
+    names = FidelityRow._fields[:6]
+    case.insert(
+        "trial_fidelity",
+        pl.DataFrame(
+            [dict(zip(names, row.shown(), strict=True)) for row in rows],
+            infer_schema_length=None,
+        ),
+    )
+
+
 def _observed(case: Case, cause: str) -> dict[str, float]:
     """The incident's figures, as far as they mean in the model what they mean in the recordings.
 
@@ -115,8 +131,8 @@ def _observed(case: Case, cause: str) -> dict[str, float]:
 
 def _rivals(case: Case, cause: str) -> list[str]:
     rows = case.rows(
-        "SELECT cause FROM hypothesis WHERE cause <> ? AND score >= ? ORDER BY rank LIMIT ?",
-        (cause, _LEAST_RIVAL_SCORE, _RIVALS),
+        "SELECT cause FROM hypothesis WHERE cause <> ? AND score >= ? ORDER BY rank",
+        (cause, _LEAST_RIVAL_SCORE),
     )
     return [c for (c,) in rows]
 

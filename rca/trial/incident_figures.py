@@ -20,7 +20,11 @@ _ROLES = {
     "waiting_with_room": "queue_with_free_blocks",
     "step_tokens": "tokens_per_step",
 }
-_SECONDS = {"queue_mean": "queue_time", "tokenise_time": "tokenise_time"}
+_SECONDS = {
+    "queue_mean": "queue_time",
+    "tokenise_time": "tokenise_time",
+    "engine_gap": "engine_gap",
+}
 _RATIOS = {
     "preemptions_per_request": ("preemptions", "finish_rate", 1.0),
     "full_collections_per_step": ("gc_full", "steps", 1.0),

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
 from rich.console import Console
 from rich.table import Table
 
-from rca.case import Case
+from rca.case import Case, sql_text
 from rca.errors import MissingExtra
+from rca.models.cache_policies import Stream
 from rca.models.infer import infer
-from rca.models.what_if import Row, run_in_twin
+from rca.models.what_if import Row, run_in_twin, tells_policies
 from rca.plain import duration, number, percent, printable
 from rca.trial import incident_figures, workload_facts
 
@@ -34,11 +35,13 @@ class Study:
     Attributes:
         rows: one figure of one setting each.
         left_out: what could not be tried, and why.
+        notes: what the figures rest on.
     """
 
     name: str
     rows: list[Row]
     left_out: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -47,6 +50,7 @@ class Study:
             "claim": "figures of the CPU model: mechanism and direction only",
             "rows": [row._asdict() for row in self.rows],
             "left_out": self.left_out,
+            "notes": self.notes,
         }
 
 
@@ -64,13 +68,15 @@ def run(case: Case, study: str) -> Study:
     """
     workload = infer(workload_facts.read(case))
     load = math.exp(incident_figures.observed(case).get("arrival_rate", 0.0))
-    rows = run_in_twin(study, workload.plan, load)
+    keys = recorded_keys(case) if study == "cache" else []
+    rows = run_in_twin(study, workload.plan, load, keys)
     left_out: list[str] = []
     if study in _TORCH:
         from rca.models.reproduce import torch_runtime
 
         try:
-            with torch_runtime(workload.sizes) as made:
+            # Formats are compared with float32, whatever the service has.
+            with torch_runtime(replace(workload.sizes, dtype="float32")) as made:
                 from rca.models.what_if_torch import run_in_torch
 
                 rows += run_in_torch(study, workload.plan, made)
@@ -79,7 +85,28 @@ def run(case: Case, study: str) -> Study:
                 raise
             left_out.append(str(error))
     _write(case, study, rows)
-    return Study(study, rows, left_out)
+    notes = [_of_keys(keys)] if study == "cache" else []
+    return Study(study, rows, left_out, notes)
+
+
+def recorded_keys(case: Case) -> Stream:
+    """Keys of caches and prefixes that the incident's spans name, with the time of each use, ns.
+
+    Where spans of the incident name none, those of the baseline.
+    """
+    rows = case.rows(sql_text("findings", "key_access"))
+    parts = {part for part, _, _ in rows}
+    wanted = "incident" if "incident" in parts else "baseline"
+    return [(at_ns, key) for part, at_ns, key in rows if part == wanted]
+
+
+def _of_keys(keys: Stream) -> str:
+    """Which stream of keys the policies were tried on."""
+    told = f"{len(keys)} recorded uses of {len({key for _, key in keys})} keys"
+    if tells_policies(keys):
+        return f"Policies: {told}, replayed as they came; no model takes part."
+    few = f"{told} are too few" if keys else "spans name no keys"
+    return f"Policies: keys drawn like the workload's prefixes, since {few}."
 
 
 def _write(case: Case, study: str, rows: Sequence[Row]) -> None:
@@ -105,6 +132,8 @@ def render(study: Study, console: Console) -> None:
     if is_swept:
         console.print(_heat_map(swept))
     console.print(_figures(study.rows, is_swept))
+    for line in study.notes:
+        console.print(printable(line, 200))
     for line in study.left_out:
         console.print(f"Left out: {printable(line, 200)}")
     if not any(row.recommended for row in study.rows):

@@ -277,7 +277,7 @@ CREATE TABLE what_if (
     setting VARCHAR NOT NULL,
     -- Arrival rate as a multiple of the healthy one; NULL when the study does not vary it.
     load DOUBLE,
-    -- 'torch' (measured on the device) or 'twin' (the model's costs).
+    -- 'torch' (measured on the device), 'twin' (the model's costs) or 'replay' (what was recorded, no model).
     engine VARCHAR NOT NULL,
     -- Figure, for example 'slo_share'.
     figure VARCHAR NOT NULL,
