@@ -38,6 +38,7 @@ _TEXT = {
     "upstream_cluster": ("upstream_cluster", "ServiceName"),
     "route": ("route_name",),
 }  # fmt: skip
+_TEXT_OF = {key: (name, rank) for name, keys in _TEXT.items() for rank, key in enumerate(keys)}
 _NUMBERS = {
     "status": ("response_code", "status", "status_code", "DownstreamStatus"),
     "bytes_received": ("bytes_received", "request_length"),
@@ -56,6 +57,7 @@ _MILLISECONDS = {
 _TIME = ("start_time", "time", "timestamp", "ts", "@timestamp", "time_iso8601", "StartUTC")
 _NOTHING = (None, "", "-")
 _MAX_JSON = 65_536
+_MOST_DIGITS = 19
 _ID = re.compile(
     r"\d+|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}|(?=\S*\d)[\w-]*[0-9A-Fa-f]{8,}[\w-]*|\S{40,}"
 )
@@ -123,11 +125,7 @@ def of_record(record: Mapping[str, Any]) -> Access | None:
 
 def _access(record: Mapping[str, Any]) -> Access | None:
     """What a record says, its keys without dashes; None when it has no status."""
-    fields: dict[str, Any] = {}
-    for name, keys in _TEXT.items():
-        value = next((record[k] for k in keys if record.get(k) not in _NOTHING), None)
-        if isinstance(value, str):
-            fields[name] = value
+    fields = _texts(record)
     for name, keys in _NUMBERS.items():
         fields |= _number(name, ((k, "1") for k in keys), record, int)
     for name, units in _MILLISECONDS.items():
@@ -145,14 +143,29 @@ def _access(record: Mapping[str, Any]) -> Access | None:
     )  # fmt: skip
 
 
+def _texts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are text; of several keys for one the first that its list has."""
+    found: dict[str, Any] = {}
+    ranks: dict[str, int] = {}
+    for key, value in record.items():
+        known = _TEXT_OF.get(key)
+        if known and isinstance(value, str) and value not in _NOTHING:
+            name, rank = known
+            if rank <= ranks.get(name, rank):
+                found[name], ranks[name] = value, rank
+    return found
+
+
 def _number(
-    name: str, units: Any, record: Mapping[str, Any], kind: Callable[[Decimal], int | float]
+    name: str, units: Any, record: Mapping[str, Any], kind: Callable[[Any], int | float]
 ) -> dict[str, int | float]:
     """The first of the keys that has a number, times its factor."""
     for key, factor in units:
         value = record.get(key)
         if value in _NOTHING or isinstance(value, bool):
             continue
+        if factor == "1" and str(value).isdecimal() and len(str(value)) < _MOST_DIGITS:
+            return {name: kind(value)}
         try:
             number = Decimal(str(value)) * Decimal(factor)
         except InvalidOperation:
