@@ -17,7 +17,7 @@ _NOT_FINITE = re.compile(r"(:\s*)-?(?:nan|inf|infinity)(?=\s*[,}])", re.IGNORECA
 _IDS = (
     "External id", "external id", "correlation", "device", "context", "bytes", "Bytes",
     "registers per thread", "shared memory", "graph id", "Total Allocated", "Total Reserved",
-    "Device Id", "Device Type",
+    "Device Id", "Device Type", "Group size", "In msg nelems", "Out msg nelems", "Seq",
 )  # fmt: skip
 _TEXTS = (
     "stream",
@@ -30,6 +30,12 @@ _TEXTS = (
     "Addr",
     "name",
     "labels",
+    "Collective name",
+    "Process Group Name",
+    "Process Group ID",
+    "Process Group Description",
+    "Process Group Ranks",
+    "dtype",
 )
 
 

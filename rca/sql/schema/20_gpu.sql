@@ -120,6 +120,49 @@ CREATE TABLE cpu_op (
     input_types VARCHAR
 );
 
+-- Groups of ranks that exchange data, as a job declares them.
+CREATE TABLE process_group (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Its name in the job, such as '3'.
+    name VARCHAR NOT NULL,
+    -- What it is for, in the job's words; NULL when the source does not say.
+    description VARCHAR,
+    -- Library behind it, such as 'cuda:nccl'; NULL when the source does not say.
+    backend VARCHAR,
+    -- Ranks in it; NULL when the source does not say.
+    size INTEGER,
+    -- Its ranks as JSON without spaces, such as '[0,1]'; NULL when the source does not say.
+    ranks VARCHAR
+);
+
+-- Collectives and the like: what was exchanged and in which group. Kernels have it, and the calls of
+-- PyTorch that launched them.
+CREATE TABLE collective (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- `id` in gpu_op or cpu_op of the operation; the numbers of a source are in one of both only.
+    id BIGINT NOT NULL,
+    -- What it does, such as 'allreduce'.
+    name VARCHAR NOT NULL,
+    -- Name of the group, see process_group; NULL when the source does not say.
+    group_name VARCHAR,
+    -- What the group is for, in the job's words; NULL when the source does not say.
+    group_description VARCHAR,
+    -- Ranks of the group as JSON without spaces, which may leave some out ('...'); NULL when the source does not say.
+    group_ranks VARCHAR,
+    -- Ranks in the group; NULL when the source does not say.
+    group_size INTEGER,
+    -- Type of what is exchanged, such as 'BFloat16'; NULL when the source does not say.
+    dtype VARCHAR,
+    -- Elements given; NULL when the source does not say.
+    in_elements BIGINT,
+    -- Elements got; NULL when the source does not say.
+    out_elements BIGINT,
+    -- Number of the collective in its group; NULL when the source does not say.
+    seq BIGINT
+);
+
 -- Allocations and frees as a profiler saw them.
 CREATE TABLE memory_event (
     -- The source it comes from.
