@@ -106,10 +106,9 @@ CREATE TABLE cpu_op (
     start_ns BIGINT NOT NULL,
     -- Duration in ns; 0 for marks.
     dur_ns BIGINT NOT NULL,
-    -- Nesting depth on its thread, 0 at the top; NULL when it was not computed.
-    depth INTEGER,
-    -- `id` of the enclosing operation; NULL at the top or when it was not computed.
-    parent BIGINT,
+    -- Whether it may overlap others of its thread without lying in them, as NVTX ranges do that are
+    -- started and ended; NULL when it may not, or the source does not say.
+    is_free BOOLEAN,
     -- Number shared with the GPU operations it launched; NULL when there is none.
     correlation BIGINT,
     -- Number that ties operators, calls and GPU operations; NULL when there is none.
