@@ -15,11 +15,10 @@ from rca.case import Case
 
 ROWS = "asserted_values.tsv"
 UNUSED = "do not use as a target"
-# Optional: critical paths; MTIA, whose device work we keep as its own kind. The ranges of cupti_profiler
-# carry hardware counters, for which the case has no table: they are known and left out.
+# Optional: critical paths; MTIA, whose device work we keep as its own kind.
 LEFT_OUT = {
     "mtia_rank_0.json.gz", "cp_simple_add.json.gz", "cp_cuda_event_sync.json.gz",
-    "cp_cuda_event_sync_multi_stream.json.gz", "cupti_profiler.json.gz",
+    "cp_cuda_event_sync_multi_stream.json.gz",
 }  # fmt: skip
 _STEP = "SELECT s.name AS step, s.start_ns, s.start_ns + s.dur_ns AS end_ns FROM rank_step AS s"
 Check = Callable[[Case, str], None]
@@ -107,6 +106,26 @@ def _counters(case: Case, expected: str) -> None:
     assert f"{len(kinds)} bw rows" in expected
 
 
+def _counted_ranges(case: Case, expected: str) -> None:
+    """A range for each launch, in the order of time; operators are those that the launch lies in."""
+    n, nth = map(int, re.findall(r"(\d+)(?: rows|th by ts)", expected))
+    assert case.scalar("SELECT count(DISTINCT id) FROM hardware_counter") == n
+    ranges = case.rows("""
+        SELECT name, value FROM hardware_counter
+        WHERE counter = 'smsp__sass_thread_inst_executed_op_fadd_pred_on.sum' ORDER BY start_ns""")  # fmt: skip
+    calls = case.rows("SELECT id FROM cpu_op WHERE name = 'cudaLaunchKernel' ORDER BY start_ns")
+    assert (len(ranges), len(calls)) == (n, n)
+    name, adds = ranges[nth]  # counted from 0
+    assert f"contains {re.findall(r'fft2d_r2c_32x32', name)[0]}, fadd {adds:.0f}," in expected
+    parents = dict(case.rows("SELECT id, parent FROM nested_op"))
+    operators = dict(case.rows("SELECT id, name FROM cpu_op WHERE kind = 'op'"))
+    above, held_by = calls[nth][0], []
+    while above is not None:
+        held_by += [operators[above]] if above in operators else []
+        above = parents[above]
+    assert expected.endswith(f"top op {held_by[-1]}, bottom {held_by[0]}")
+
+
 def _start(case: Case, expected: str) -> None:
     ts, base, within = map(int, re.findall(r"\d+", expected))
     assert abs(case.scalar("SELECT min(start_ns) FROM cpu_op") - ts - base) <= within
@@ -156,6 +175,7 @@ CHECKS: dict[str, Check] = {
     "gpu_user_annotation_breakdown": _annotations,
     "gpu_kernels_with_user_annotations": _annotated_kernels,
     "counters": _counters,
+    "cuda_profiler_range": _counted_ranges,
     "trace start unix ns": _start,
     "metadata (test skipped in CI)": _job,
     "iteration 1010": _iteration,
@@ -167,7 +187,7 @@ def test_asserted_values(
     row: dict[str, str], conformance: Path, read_files: Callable[..., Case]
 ) -> None:
     if row["name"] in LEFT_OUT or UNUSED in row["against_oracle"]:
-        pytest.skip("optional, of hardware counters, or marked as no target")
+        pytest.skip("optional, or marked as no target")
     folder = conformance / "kineto"
     if row["analysis"] == "ops_diff":
         sides = [
@@ -181,4 +201,4 @@ def test_asserted_values(
 def test_nearly_all_rows_are_checked(conformance: Path) -> None:
     rows: list[dict[str, Any]] = list(_rows())
     used = [r for r in rows if r["name"] not in LEFT_OUT and UNUSED not in r["against_oracle"]]
-    assert (len(rows), len(used)) == (27, 16)
+    assert (len(rows), len(used)) == (27, 17)

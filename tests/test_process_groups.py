@@ -129,6 +129,22 @@ def test_damaged_and_halved_recordings_keep_them(
     assert recordings.read(tmp_path / "whole.json").rows(_ROWS) == whole
 
 
+def test_hardware_counters_of_kernels(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(trace(
+        event("aten::mm", "1", "4"),
+        event("gemm", "1.5", "2.25", "cuda_profiler_range", fadd=3, share=0.5, unit="x"),
+        event("untimed", "2", None, "cuda_profiler_range", fadd=3),
+        event("gemm", "9", "1", "cuda_profiler_range", fadd=4),
+    ))  # fmt: skip
+    asked = "SELECT id, name, start_ns, dur_ns, counter, value FROM hardware_counter"
+    expected = [
+        (1, "gemm", 1500, 2250, "fadd", 3.0), (1, "gemm", 1500, 2250, "share", 0.5),
+        (1, "gemm", 1500, 2250, "unit", None), (3, "gemm", 9000, 1000, "fadd", 4.0),
+    ]  # fmt: skip
+    assert recordings.read(path).rows(asked) == expected
+
+
 @pytest.mark.parametrize(
     ("name", "n", "row"),
     [

@@ -65,6 +65,17 @@ CREATE MACRO block(file, time, keys) AS TABLE
         ph: 'VARCHAR', cat: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR',
         ts: time, dur: time, args: keys});
 
+-- Hardware counters of the profiler's ranges around kernels: number of the event in the block, counter, value.
+CREATE MACRO counters(file) AS TABLE
+    SELECT n, e.key AS counter, e.value AS value
+    FROM (
+        SELECT n, unnest(map_entries(TRY_CAST(args AS MAP(VARCHAR, DOUBLE)))) AS e
+        FROM (
+            SELECT row_number() OVER () - 1 AS n, cat, args
+            FROM read_json(file, format = 'array', maximum_object_size = 67108864,
+                columns = {cat: 'VARCHAR', args: 'JSON'}))
+        WHERE lower(cat) = 'cuda_profiler_range');
+
 -- Times beyond 4 * 10^18 ns (the year 2096) and durations beyond 236 years are damage: their sum
 -- would leave 64 bits.
 CREATE MACRO possible(ns, most) AS CASE WHEN ns BETWEEN -most AND most THEN ns END;

@@ -18,6 +18,7 @@ from rca.parsers.torch_profiler_rows import (
     cpu_ops,
     events_of,
     gpu_ops,
+    hardware_counters,
     memory_events,
     names,
 )
@@ -183,6 +184,12 @@ class EventTables:
         ):
             if rows.height:
                 self._sink.insert(table, rows.to_arrow())
+        if found["has_counters"]:
+            told = self._con.sql(
+                f"FROM counters('/proc/self/fd/{self._file}')"
+            ).to_arrow_table()
+            rows = hardware_counters(events, pl.DataFrame(pl.from_arrow(told)))
+            self._sink.insert("hardware_counter", rows.to_arrow())
         for named in names(events):
             what, tid = named.pop("what"), named.pop("tid")
             if what == "thread_name":

@@ -139,6 +139,20 @@ def collectives(events: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
+def hardware_counters(events: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
+    """Rows of hardware_counter, of the ranges whose time is sound.
+
+    Args:
+        events: See `events_of`.
+        counters: `n`, the number of the range in the block, `counter` and `value`.
+    """
+    sound = _ts.is_not_null() & (_dur >= 0)
+    ranges = events.with_row_index("n").filter(sound).select(
+        pl.col("n").cast(pl.Int64), "id", "name", "start_ns", "dur_ns"
+    )  # fmt: skip
+    return ranges.join(counters, "n", maintain_order="right").drop("n")
+
+
 def names(events: pl.DataFrame) -> list[dict[str, Any]]:
     """What names processes and threads: what, pid, tid, name, label."""
     known = pl.col("name").is_in(["process_name", "process_labels", "thread_name"])
@@ -169,6 +183,7 @@ def census(events: pl.DataFrame) -> dict[str, Any]:
         ((_part == "gpu") & (pl.col("kind") == "accelerator")).sum().alias("accelerator"),
         is_large.sum().alias("large"),
         _IS_COLLECTIVE.any().alias("is_collective"),
+        (pl.col("kind") == "hardware counters").any().alias("has_counters"),
     ).to_dicts()[0]
     counted = dict(events["part"].drop_nulls().value_counts().iter_rows())
     found = facts | counted

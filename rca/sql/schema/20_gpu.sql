@@ -162,6 +162,24 @@ CREATE TABLE collective (
     seq BIGINT
 );
 
+-- Hardware counters of single kernels, as the PyTorch Profiler collects them with CUPTI.
+CREATE TABLE hardware_counter (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Number of the range that was counted in its source, in the order of the file; a range has many counters.
+    id BIGINT NOT NULL,
+    -- Kernel of the range.
+    name VARCHAR NOT NULL,
+    -- Start of the range, ns since the Unix epoch.
+    start_ns BIGINT NOT NULL,
+    -- Duration in ns; the collection of counters lengthens it.
+    dur_ns BIGINT NOT NULL,
+    -- Name of the counter, such as 'smsp__sass_thread_inst_executed_op_fadd_pred_on.sum'.
+    counter VARCHAR NOT NULL,
+    -- What was counted; NULL when it is no number.
+    value DOUBLE
+);
+
 -- Allocations and frees as a profiler saw them.
 CREATE TABLE memory_event (
     -- The source it comes from.
