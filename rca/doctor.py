@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from rca import machine, nsys, scratch
+from rca import machine, nsys, programs, scratch
 from rca.errors import CaseError, EngineError, NsysError
 from rca.nsys import recipe as nsys_recipe
 from rca.plain import printable, size
@@ -265,13 +265,10 @@ def _said(command: list[str]) -> str:
     """What a program prints, '' when it does not run; in a folder of its own, without stdin."""
     with scratch.folder() as folder:
         try:
-            done = subprocess.run(  # noqa: S603 - a program of the user's PATH
-                command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True,
-                timeout=_ANSWER_S, check=False,
-            )  # fmt: skip
+            done = programs.run(command, folder, timeout_s=_ANSWER_S)
         except (OSError, subprocess.TimeoutExpired):
             return ""
-    return (done.stdout + done.stderr).decode("utf-8", "replace")
+    return (done.out + done.err).decode("utf-8", "replace")
 
 
 def _line(error: Exception) -> str:

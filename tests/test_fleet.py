@@ -20,7 +20,7 @@ import rca
 from rca import query
 from rca.case import Case
 from rca.errors import BundleError, CaseError, QueryError, RcaError
-from rca.fleet import ingest, is_shards, open_shards, stragglers
+from rca.fleet import ingest, is_shards, open_shards, spread, stragglers
 from rca.fleet.store import Store
 from rca.pipeline import read
 
@@ -210,6 +210,22 @@ def test_errors_are_one_line(tmp_path: Path) -> None:
     said = "cannot be reached" if find_spec("fsspec") else "pip install 'trace-rca\\[fleet\\]'"
     with pytest.raises(RcaError, match=said):
         Store("nosuch://x")
+
+
+def test_a_pattern_is_expanded(fleet: Path, tmp_path: Path) -> None:
+    here = tmp_path / "files"
+    (here / "a" / "baseline" / "deep").mkdir(parents=True)
+    for name in ("1.json", "[x].json", "a/baseline/deep/2.json"):
+        shutil.copy(fleet / BROKEN[0], here / name)
+    for pattern, names in {
+        "*.json": ["1.json", "[x].json"], "[x].json": ["[x].json"], "?.json": ["1.json"],
+        "**": ["1.json", "2.json", "[x].json"], "a/**": ["2.json"],
+    }.items():  # fmt: skip
+        assert sorted(f.path.name for f in spread._listed([here / pattern])) == names, pattern
+    with pytest.raises(BundleError, match="no such file"):
+        spread._listed([here / "*.gz"])
+    done = ingest([fleet / "rank[01]*"], str(tmp_path / "shards"), workers=1, dask=False)
+    assert (done.read, done.failed) == (2, [])
 
 
 def _die_once(path: str) -> str:

@@ -129,6 +129,20 @@ def test_quantiles_are_those_of_the_server(
     assert ((found["p99"] - found["value"]).abs() / found["value"]).max() < 1e-9
 
 
+def test_quantiles_of_native_histograms_are_those_of_the_server(
+    read_files: Callable[..., Case], conformance: Path
+) -> None:
+    folder = conformance / "metrics"
+    case = read_files(
+        folder / "range_native_histogram_rate.json", folder / "range_native_p99.json"
+    )
+    found = case.sql("""
+        SELECT s.value, prom_native_quantile(0.99, h.count, h.buckets) AS p99
+        FROM sample AS s JOIN histogram_sample AS h ON h.ts_ns = s.ts_ns""")
+    assert len(found) == 8
+    assert ((found["p99"] - found["value"]).abs() / found["value"]).max() < 1e-12
+
+
 def test_labels_and_types_survive(read_files: Callable[..., Case], conformance: Path) -> None:
     case = read_files(conformance / "metrics" / "federate.txt")
     path = case.scalar("SELECT labels['path'] FROM series WHERE name = 'demo_escapes'")

@@ -110,3 +110,41 @@ def test_quantile(case: Case, q: float, buckets: dict[str, float], expected: flo
     listed = f"[{rows}]" if rows else "[]::STRUCT(le DOUBLE, count DOUBLE)[]"
     found = case.scalar(f"SELECT prom_histogram_quantile({q}::DOUBLE, {listed})")
     assert found == pytest.approx(expected, nan_ok=True)
+
+
+_ZERO = (-0.001, 0.001, 4)
+
+
+@pytest.mark.parametrize(
+    ("q", "buckets", "linear", "exponential"),
+    [
+        (0.5, [(1, 2, 4), (2, 4, 4)], 2.0, 2.0),
+        (0.75, [(2, 4, 4), (1, 2, 4)], 3.0, 2 * 2**0.5),  # in any order
+        (0.25, [(-4, -2, 4), (-2, -1, 4)], -3.0, -2 * 2**0.5),
+        (0.25, [_ZERO, (1, 2, 4)], 0.0005, 0.0005),  # nothing below zero: from zero on
+        (0.75, [(-2, -1, 4), _ZERO], -0.0005, -0.0005),  # nothing above it: up to zero
+        (0.5, [(-2, -1, 4), _ZERO, (1, 2, 4)], 0.0, 0.0),
+        (0.25, [_ZERO], -0.0005, -0.0005),
+        (1.0, [(1, 2, 4)], 2.0, 2.0),
+        (0.5, [], math.nan, math.nan),
+        (math.nan, [(1, 2, 4)], math.nan, math.nan),
+        (-1.0, [(1, 2, 4)], -math.inf, -math.inf),
+        (2.0, [(1, 2, 4)], math.inf, math.inf),
+    ],
+)
+def test_native_quantile(
+    case: Case, q: float, buckets: list[tuple[float, ...]], linear: float, exponential: float
+) -> None:
+    rows = ", ".join(f"{{'low': {a}, 'high': {b}, 'count': {n}}}" for a, b, n in buckets)
+    listed = f"[{rows}]::STRUCT(low DOUBLE, high DOUBLE, count DOUBLE)[]"
+    asked = f"{q!r}::DOUBLE" if math.isfinite(q) else f"'{q}'::DOUBLE"
+    called = f"prom_native_quantile({asked}, {sum(b[2] for b in buckets)}, {listed}"
+    for expected, more in ((linear, ""), (exponential, ", exponential := true")):
+        found = case.scalar(f"SELECT {called}{more})")
+        assert found == pytest.approx(expected, nan_ok=True, abs=1e-15)
+
+
+def test_observations_that_are_in_no_bucket(case: Case) -> None:
+    # Prometheus puts NaN nowhere: beyond all buckets the last one's end stands.
+    called = "prom_native_quantile(0.99, 100, [{'low': 1.0, 'high': 2.0, 'count': 10.0}])"
+    assert case.scalar(f"SELECT {called}") == 2.0

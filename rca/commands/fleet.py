@@ -24,7 +24,9 @@ JsonOption = Annotated[
 
 @fleet.command()
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(help="Folders, archives or files.")],
+    paths: Annotated[
+        list[Path], typer.Argument(help="Folders, archives or files, or patterns in quotes.")
+    ],
     out: Annotated[
         str, typer.Option("--out", "-o", help="Folder or fsspec address of the shards.")
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from glob import glob
 from hashlib import sha256
 from itertools import count
 from pathlib import Path
@@ -58,7 +59,7 @@ def ingest(
     """Read recordings into Parquet shards; what is there already is passed over.
 
     Args:
-        paths: Folders, archives and files, under paths that every worker can open.
+        paths: Folders, archives and files, under paths that every worker can open, and patterns of such.
         where: A folder, or an address of fsspec, that every worker can write to.
         workers: Processes of this machine; one a core unless given.
         scheduler: Address of a Dask scheduler, whose workers are used instead.
@@ -90,15 +91,25 @@ def ingest(
 def _listed(paths: Sequence[Path]) -> list[BundleFile]:
     files: dict[tuple[str, str], BundleFile] = {}
     for path in paths:
-        if not path.exists():
-            raise BundleError("no such file or folder", path=str(path), hint="check the path")
-        for file in walk(path, None):
+        for file in (f for p in _matching(path) for f in walk(p, None)):
             if file.path.name != "bundle.toml":
                 here = replace(file, path=file.path.absolute())
                 files.setdefault((str(file.path.resolve()), file.part), here)
     if not files:
         raise BundleError("nothing to read in it", path=", ".join(map(str, paths)))
     return list(files.values())
+
+
+def _matching(path: Path) -> list[Path]:
+    """The path itself where it is there, else those that it fits as a pattern, by name.
+
+    A shell that found a pattern in quotes leaves it to us; `**` stands for folders below.
+    """
+    fitting = glob(str(path), recursive=True)  # noqa: PTH207 - the pattern has its own root
+    found = {path} if path.exists() else set(map(Path, fitting))
+    if not found:
+        raise BundleError("no such file or folder", path=str(path), hint="check the path")
+    return sorted(p for p in found if found.isdisjoint(p.parents))  # `**` fits folder and file
 
 
 def _look(runs: Runner, works: list[Work], say: Progress) -> list[list[Member]]:

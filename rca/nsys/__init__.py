@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from rca import scratch
+from rca import programs, scratch
 from rca.errors import NsysError
 
 VARIABLE = "RCA_NSYS"
@@ -107,24 +106,15 @@ def run(
     environment: Mapping[str, str] | None = None,
 ) -> str:
     """What the program said. It runs in a folder of its own, because it executes Python files it finds."""
-    process = subprocess.Popen(  # noqa: S603 - the program is the one that the user named
-        command, cwd=folder, env={**os.environ, **(environment or {})},
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
     try:
-        said, _ = process.communicate(timeout=timeout_s)
+        ended = programs.run(
+            command, folder, timeout_s=timeout_s, more=environment, err=subprocess.STDOUT
+        )
     except subprocess.TimeoutExpired as error:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
         raise NsysError(
             f"nsys did not end within {timeout_s:.0f} s", hint="try it by hand"
         ) from error
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        raise
-    return said.decode("utf-8", "replace")
+    return ended.out.decode("utf-8", "replace")
 
 
 def reason(said: str, program: Path) -> str:

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rca import nsys, scratch
+from rca import nsys, programs, scratch
 from rca.errors import NsysError
 
 VARIABLE = "RCA_RECIPE_PYTHON"
@@ -54,13 +54,12 @@ def _lacking(python: str) -> str | None:
     )
     with scratch.folder() as folder:
         try:
-            done = subprocess.run(  # noqa: S603 - the Python that the user named
-                [python, "-W", "ignore", "-c", probe], cwd=folder, stdin=subprocess.DEVNULL,
-                capture_output=True, timeout=_ANSWER_S, check=False, text=True, errors="replace",
-            )  # fmt: skip
+            done = programs.run(
+                [python, "-W", "ignore", "-c", probe], folder, timeout_s=_ANSWER_S
+            )
         except (OSError, subprocess.TimeoutExpired):
             return None
-    found = re.search(r"^lacks(.*)$", done.stdout, re.MULTILINE)
+    found = re.search(r"^lacks(.*)$", done.out.decode("utf-8", "replace"), re.MULTILINE)
     return ", ".join(found[1].split()) if found else None
 
 

@@ -45,6 +45,7 @@ _MODULES = (
     "alertmanager",
     "k8s_events",
     "k8s_revisions",
+    "argocd",
     "changes",
     "json_log",
     "prometheus_json",

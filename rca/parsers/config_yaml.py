@@ -111,7 +111,7 @@ def _kubernetes(document: dict[str, Any], rows: ConfigRows) -> None:
         grouped = ("spec", "data", *_NOT_SETTINGS)
         settings = {k: v for k, v in document.items() if k not in grouped}
         settings |= mapping(document.get("spec")) | mapping(document.get("data"))
-        rows.add_all(subject, _unfold(settings))
+        rows.add_all(subject, unfold(settings))
         return
     spec = mapping(document.get("spec"))
     for key in ("replicas", "minReplicas", "maxReplicas"):
@@ -150,7 +150,7 @@ def _container(container: dict[str, Any], subject: str, rows: ConfigRows) -> Non
     rows.add_all(subject, flat(container.get("resources") or {}, "resources"))
 
 
-def _unfold(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def unfold(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Settings, with YAML inside text (as ConfigMaps hold it) opened."""
     for key, value in settings.items():
         inner = None

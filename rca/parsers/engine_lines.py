@@ -6,13 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from rca.parsers import access_lines
 from rca.parsers.log_rows import level_of
 from rca.parsers.python_repr import settings
 from rca.parsers.times import iso_ns
 
 
 class Line(NamedTuple):
-    """One line, taken apart; `ts_ns` None when it has no time or lacks its year (`monthly`)."""
+    """One line, taken apart; `ts_ns` None when it has no time or lacks its year (`monthly`).
+
+    `template` is None where the message's own will do.
+    """
 
     ts_ns: int | None
     monthly: str | None
@@ -20,6 +24,7 @@ class Line(NamedTuple):
     level: str | None
     message: str
     fields: dict[str, Any]
+    template: str | None = None
 
 
 _WORD = r"TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL"
@@ -84,11 +89,25 @@ _VERSION = re.compile(r"(?:LLM engine \(v|vLLM API server version )([0-9][\w.+]*
 def parse(text: str) -> Line | None:
     """A line of a known form; None for any other text."""
     line = _ANSI.sub("", text).rstrip("\r\n")
-    for form in (_vllm, _bracket, _uvicorn, _glog):
-        found = form(line)
-        if found is not None:
-            return found
-    return _plain(line)
+    return parse_untimed(line) or _plain(line)
+
+
+def _request(line: str) -> Line | None:
+    found = access_lines.of_text(line)
+    return found and of_access(found)
+
+
+def of_access(found: access_lines.Access) -> Line:
+    """A request as a line."""
+    return Line(
+        found.ts_ns,
+        None,
+        found.service,
+        found.level,
+        found.message,
+        found.fields,
+        found.template,
+    )
 
 
 def _vllm(line: str) -> Line | None:
@@ -148,7 +167,7 @@ def _plain(line: str) -> Line | None:
 
 def parse_untimed(text: str) -> Line | None:
     """A line whose time stands elsewhere, such as before it or in the record around it."""
-    for form in (_vllm, _bracket, _uvicorn, _glog):
+    for form in (_request, _vllm, _bracket, _uvicorn, _glog):
         found = form(text)
         if found is not None:
             return found

@@ -44,8 +44,9 @@ class Reader:
         if when is None and line.monthly:
             when = self._dated(line.monthly)
         self.rows.add(
-            when, service or line.service, line.level or level, line.message, line.fields
-        )
+            when, line.service if line.template else service or line.service, line.level or level,
+            line.message, line.fields, line.template,
+        )  # fmt: skip
         for key, value in configuration(line.message):
             self._config.add(ENGINE, key, value, when)
             if key == "version":

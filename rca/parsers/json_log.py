@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from rca.errors import ParseError
-from rca.parsers.engine_lines import parse
+from rca.parsers import access_lines
+from rca.parsers.engine_lines import Line, of_access, parse
 from rca.parsers.engine_log import Reader, year_in
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import first, mapping, read_lines, read_whole, sketch
@@ -47,6 +48,7 @@ class _Record(NamedTuple):
     service: str | None
     level: str | None
     message: str
+    line: Line | None = None
 
 
 def _pick(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
@@ -54,10 +56,11 @@ def _pick(record: Mapping[str, Any], names: tuple[str, ...]) -> Any:
 
 
 def _record(fields: Mapping[str, Any]) -> _Record | None:
-    """What a record says; None when it has no message."""
+    """What a record says; None when it has no message and tells of no request either."""
     message = _pick(fields, _MESSAGE)
     if message is None:
-        return None
+        found = access_lines.of_record(fields)
+        return found and _Record(found.ts_ns, None, None, found.message, of_access(found))
     time, service = _pick(fields, _TIME), _pick(fields, _SERVICE)
     text = message if isinstance(message, str) else msgspec.json.encode(message).decode()
     ts_ns = (
@@ -96,7 +99,7 @@ def _lines(path: Path, sink: Sink) -> Iterator[_Record]:
             continue
         record = _record(fields)
         if record is None:
-            bad, problem = bad + 1, "no message"
+            bad, problem = bad + 1, "neither a message nor a request"
             continue
         kept += 1
         yield record
@@ -122,7 +125,7 @@ def _read(path: Path, sink: Sink) -> None:
     else:
         records = _lines(path, sink)
     for record in records:
-        line = parse(record.message)
+        line = record.line or parse(record.message)
         reader.add(record.message, line, record.ts_ns, record.service, record.level)
     reader.finish()
 
@@ -140,6 +143,8 @@ def _recognise(head: Head) -> bool:
     if {"traceId", "spanId", "instrumentationScope.name"} & set(record) or first(found):
         return False
     message = _pick(record, _MESSAGE)
+    if message is None:
+        return access_lines.of_record(record) is not None
     return (
         isinstance(message, str)
         and _pick(record, _TIME) is not None

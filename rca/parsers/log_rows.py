@@ -81,9 +81,11 @@ class LogRows:
         level: str | None,
         message: str,
         fields: Mapping[str, Any],
+        mined: str | None = None,
     ) -> None:
-        """One line."""
-        row = ts_ns, service, level, template(message), message, msgspec.json.encode(fields)
+        """One line; `mined` is its template where it is known better than by the message alone."""
+        told = template(message) if mined is None else mined
+        row = ts_ns, service, level, told, message, msgspec.json.encode(fields)
         self._rows.append(row)
         self.count += 1
         self.timed += ts_ns is not None

@@ -173,6 +173,7 @@ SELECTIONS = (
             (("start", "end"), 't."end" - t.start'),
         )),
         *_PROCESS_OF_THREAD, _fixed("kind", "nvtx"),
+        Column("is_free", INTEGER, ((("eventType",), "CASE WHEN t.eventType IN (60, 71) THEN 1 END"),)),
         Column("name", TEXT, (
             (("text", "textId"), "coalesce(t.text, (SELECT value FROM StringIds WHERE id = t.textId))"),
             (("text",), "t.text"),

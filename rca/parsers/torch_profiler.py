@@ -173,6 +173,7 @@ def _describe(sink: Sink, facts: dict[str, Any], base_ns: int | None) -> None:
         world_size=_number(job.get("world_size")),
         base_ns=base_ns,
     )
+    _write_groups(sink, job.get("pg_config"))
     devices = facts.get("deviceProperties")
     rows = (
         [_device(d) for d in devices if isinstance(d, dict)]
@@ -184,6 +185,37 @@ def _describe(sink: Sink, facts: dict[str, Any], base_ns: int | None) -> None:
         import pyarrow as pa
 
         sink.insert("device", pa.Table.from_pylist(rows))
+
+
+def _write_groups(sink: Sink, groups: Any) -> None:
+    """The groups of ranks that the job declared, those without a name left out."""
+    listed = groups if isinstance(groups, list) else []
+    rows = [_group(g) for g in listed if isinstance(g, dict) and "pg_name" in g]
+    if rows:
+        import pyarrow as pa
+
+        kinds = [pa.string(), pa.string(), pa.string(), pa.int32(), pa.string()]
+        sink.insert(
+            "process_group",
+            pa.Table.from_pylist(rows, pa.schema(zip(rows[0], kinds, strict=True))),
+        )
+
+
+def _group(group: dict[str, Any]) -> dict[str, Any]:
+    """A row of process_group. Some writers give the ranks as text."""
+    ranks = group.get("ranks")
+    told = ranks if isinstance(ranks, str) else json.dumps(ranks) if ranks else None
+    return {
+        "name": str(group["pg_name"]),
+        "description": _word(group.get("pg_desc")),
+        "backend": _word(group.get("backend_config")),
+        "size": _number(group.get("pg_size")),
+        "ranks": told.replace(" ", "") if told else None,
+    }
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
 
 
 def _device(device: dict[str, Any]) -> dict[str, Any]:

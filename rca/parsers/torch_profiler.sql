@@ -55,15 +55,31 @@ CREATE MACRO arguments() AS 'STRUCT(
     delta BIGINT, "Total Allocated" BIGINT, "Total Reserved" BIGINT,
     "Addr" VARCHAR, "Device Id" BIGINT, "Device Type" BIGINT,
     name VARCHAR, labels VARCHAR)';
-CREATE MACRO block(file, time) AS TABLE
+-- The same with what collectives carry, for recordings that have any.
+CREATE MACRO collective_arguments() AS rtrim(arguments(), ')') || ',
+    "Collective name" VARCHAR, "Process Group Name" VARCHAR, "Process Group ID" VARCHAR,
+    "Process Group Description" VARCHAR, "Process Group Ranks" VARCHAR, "Group size" BIGINT,
+    "dtype" VARCHAR, "In msg nelems" BIGINT, "Out msg nelems" BIGINT, "Seq" BIGINT)';
+CREATE MACRO block(file, time, keys) AS TABLE
     FROM read_json(file, format = 'array', maximum_object_size = 67108864, columns = {
         ph: 'VARCHAR', cat: 'VARCHAR', name: 'VARCHAR', pid: 'VARCHAR', tid: 'VARCHAR',
-        ts: time, dur: time, args: arguments()});
+        ts: time, dur: time, args: keys});
+
+-- Hardware counters of the profiler's ranges around kernels: number of the event in the block, counter, value.
+CREATE MACRO counters(file) AS TABLE
+    SELECT n, e.key AS counter, e.value AS value
+    FROM (
+        SELECT n, unnest(map_entries(TRY_CAST(args AS MAP(VARCHAR, DOUBLE)))) AS e
+        FROM (
+            SELECT row_number() OVER () - 1 AS n, cat, args
+            FROM read_json(file, format = 'array', maximum_object_size = 67108864,
+                columns = {cat: 'VARCHAR', args: 'JSON'}))
+        WHERE lower(cat) = 'cuda_profiler_range');
 
 -- Times beyond 4 * 10^18 ns (the year 2096) and durations beyond 236 years are damage: their sum
 -- would leave 64 bits.
 CREATE MACRO possible(ns, most) AS CASE WHEN ns BETWEEN -most AND most THEN ns END;
-CREATE MACRO from_doubles(file) AS TABLE
+CREATE MACRO from_doubles(file, keys) AS TABLE
     SELECT b.ph, b.cat, coalesce(b.name, '') AS name,
         TRY_CAST(b.pid AS BIGINT) AS pid,
         TRY_CAST(b.pid AS INTEGER) AS small_pid, TRY_CAST(b.tid AS BIGINT) AS tid,
@@ -72,9 +88,9 @@ CREATE MACRO from_doubles(file) AS TABLE
         possible(double_ns(b.dur), 7450000000000000000) AS dur_ns,
         coalesce(is_rough(b.ts), false) OR coalesce(is_rough(b.dur), false) AS is_rough,
         coalesce(is_far(b.ts), false) OR coalesce(is_far(b.dur), false) AS is_far
-    FROM block(file, 'DOUBLE') AS b
+    FROM block(file, 'DOUBLE', keys) AS b
     LEFT JOIN category AS c ON c.cat = lower(b.cat);
-CREATE MACRO from_texts(file) AS TABLE
+CREATE MACRO from_texts(file, keys) AS TABLE
     SELECT b.ph, b.cat, coalesce(b.name, '') AS name,
         TRY_CAST(b.pid AS BIGINT) AS pid,
         TRY_CAST(b.pid AS INTEGER) AS small_pid, TRY_CAST(b.tid AS BIGINT) AS tid,
@@ -82,5 +98,5 @@ CREATE MACRO from_texts(file) AS TABLE
         possible(text_ns(b.ts), 4000000000000000000) AS ts_ns,
         possible(text_ns(b.dur), 7450000000000000000) AS dur_ns,
         false AS is_rough, false AS is_far
-    FROM block(file, 'VARCHAR') AS b
+    FROM block(file, 'VARCHAR', keys) AS b
     LEFT JOIN category AS c ON c.cat = lower(b.cat);

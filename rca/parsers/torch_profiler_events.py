@@ -14,9 +14,11 @@ import polars as pl
 from rca.parsers.format import Sink
 from rca.parsers.torch_profiler_rows import (
     census,
+    collectives,
     cpu_ops,
     events_of,
     gpu_ops,
+    hardware_counters,
     memory_events,
     names,
 )
@@ -24,6 +26,7 @@ from rca.parsers.torch_profiler_salvage import plain
 
 _TIME = re.compile(rb'"(ts|dur)"(\s*:\s*)(-?[0-9][0-9.eE+-]*)')
 _FRACTION = re.compile(rb'"(?:ts|dur)"\s*:\s*"?-?[0-9]+[.eE]')
+_COLLECTIVE = re.compile(rb'"Collective name"')
 _OLD = ((b'"external id":', b'"External id":'), (b'"Input dims":', b'"Input Dims":'))
 _MEMORY = (b'"Bytes":', b'"delta":')
 _NOTES = {  # what `census` counts: (level, code, message, lost)
@@ -40,15 +43,16 @@ _NOTES = {  # what `census` counts: (level, code, message, lost)
 class EventTables:
     """Writes the events of one recording, block by block, to a sink.
 
-    How the recording spells things (`is_old`, `is_memory`) and whether its times need every digit
-    (`is_quoted`) is found in the first block that shows it; that block is read again.
+    How the recording spells things (`is_old`, `is_memory`), whether its times need every digit
+    (`is_quoted`), and whether it has collectives (`is_collective`), is found in the first block that
+    shows it; that block is read again.
     """
 
     def __init__(self, sink: Sink, base_ns: int) -> None:
         self._sink, self.base_ns = sink, base_ns
         self.n_events = self.n_gpu = self.n_accelerator = 0
         self.last_ns: int | None = None
-        self._is_old = self._is_memory = self._is_quoted = False
+        self._is_old = self._is_memory = self._is_quoted = self._is_collective = False
         self._processes: dict[int, dict[str, Any]] = {}
         self._threads: dict[tuple[int, int | None], str | None] = {}
         # One file in memory is written over and over: its pages are there already.
@@ -128,8 +132,11 @@ class EventTables:
             spelled = self._respelled(parts, is_quoted)
             os.ftruncate(self._file, os.pwritev(self._file, (b"[", *spelled, b"]"), 0))
             form = "texts" if is_quoted else "doubles"
+            keys = "collective_arguments" if self._is_collective else "arguments"
             try:
-                columns = self._con.sql(f"FROM from_{form}('/proc/self/fd/{self._file}')")
+                columns = self._con.sql(
+                    f"FROM from_{form}('/proc/self/fd/{self._file}', {keys}())"
+                )
                 return pl.DataFrame(pl.from_arrow(columns.to_arrow_table()))
             except duckdb.Error:
                 continue
@@ -153,23 +160,36 @@ class EventTables:
         found = census(events)
         if found["is_far"] and any(_FRACTION.search(part) for part in parts):
             found["is_rough"] = True
+        if (
+            found["is_collective"] and not self._is_collective
+        ):  # more keys take more time to read
+            found["is_collective"] = any(_COLLECTIVE.search(part) for part in parts)
         return found
 
     def _spelling_is_new(self, found: dict[str, Any]) -> bool:
-        before = (self._is_old, self._is_memory, self._is_quoted)
+        before = (self._is_old, self._is_memory, self._is_quoted, self._is_collective)
         self._is_old |= found["is_old"]
         self._is_memory |= found["is_memory"]
         self._is_quoted |= found["is_rough"]
-        return before != (self._is_old, self._is_memory, self._is_quoted)
+        self._is_collective |= found["is_collective"]
+        now = (self._is_old, self._is_memory, self._is_quoted, self._is_collective)
+        return before != now
 
     def _write(self, events: pl.DataFrame, found: dict[str, Any]) -> None:
         for table, rows in (
             ("gpu_op", gpu_ops(events)),
             ("cpu_op", cpu_ops(events)),
             ("memory_event", memory_events(events)),
+            ("collective", collectives(events)),
         ):
             if rows.height:
                 self._sink.insert(table, rows.to_arrow())
+        if found["has_counters"]:
+            told = self._con.sql(
+                f"FROM counters('/proc/self/fd/{self._file}')"
+            ).to_arrow_table()
+            rows = hardware_counters(events, pl.DataFrame(pl.from_arrow(told)))
+            self._sink.insert("hardware_counter", rows.to_arrow())
         for named in names(events):
             what, tid = named.pop("what"), named.pop("tid")
             if what == "thread_name":

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from rca import machine, scratch
+from rca import machine, programs, scratch
 from rca.parsers.format import Rows, Sink
 from rca.parsers.torch_profiler_events import EventTables
 from rca.parsers.torch_profiler_reader import BLOCK_BYTES, SEPARATOR, Reader
@@ -26,6 +26,8 @@ from rca.parsers.torch_profiler_reader import BLOCK_BYTES, SEPARATOR, Reader
 MIN_BYTES = 67_108_864
 _FIRST_SHARE = 0.47  # the first process also writes the rows of both
 _SEARCH_BYTES = 1_048_576
+_PATIENCE_S = 60.0
+_SLOWEST_BYTES_PER_S = 2_000_000  # a fiftieth of what it reads on an idle machine
 
 
 class Half(NamedTuple):
@@ -63,23 +65,23 @@ class SecondHalf:
         self._folder = self._ends.enter_context(scratch.folder())
         # -P keeps the current directory, which may be a bundle, out of where modules come from.
         command = [sys.executable, "-P", "-m", __name__, str(path.absolute())]
-        self._process = subprocess.Popen(  # noqa: S603 - this Python, this module
-            [*command, str(start), str(base_ns), str(self._folder)],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+        self._process = programs.start([*command, str(start), str(base_ns), str(self._folder)])
+        self._timeout_s = _PATIENCE_S + (path.stat().st_size - start) / _SLOWEST_BYTES_PER_S
 
     def __enter__(self) -> SecondHalf:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
+        programs.stop(self._process)
         self._ends.close()
 
     def result(self) -> Half | None:
-        """What it found, when it is done; None when it failed."""
-        if self._process.wait() != 0:
+        """What it found, when it is done; None when it failed, or takes far too long."""
+        try:
+            failed = self._process.wait(self._timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        if failed:
             return None
         folder = self._folder
         said = json.loads((folder / "said.json").read_text())

@@ -15,9 +15,17 @@ _ARGUMENTS = {  # keys of `args` whose columns would be taken for those of the e
     "Total Allocated": "allocated_bytes", "Total Reserved": "reserved_bytes",
     "Device Id": "memory_device", "Device Type": "device_type", "Addr": "address",
 }  # fmt: skip
+_COLLECTIVES = {  # what collectives carry beside, where the recording has any
+    "Collective name": "collective", "Process Group Name": "group_name", "Process Group ID": "group_id",
+    "Process Group Description": "group_description", "Process Group Ranks": "group_ranks",
+    "Group size": "group_size", "In msg nelems": "in_elements", "Out msg nelems": "out_elements", "Seq": "seq",
+}  # fmt: skip
 _PARTS = {"M": "metadata", "C": "counters"} | dict.fromkeys("BEben", "pairs")
 _DEVICE_ROW = r"(-?[0-9]+)\s*$"  # 'stream 7' in old recordings, which have no args.stream
 _COPY = "(Hto[DH]|Dto[DH]|PtoP)"
+_IS_COLLECTIVE = (pl.col("name") == "record_param_comms") | pl.col("name").str.starts_with(
+    "nccl"
+)
 _ts, _dur, _part = pl.col("ts_ns"), pl.col("dur_ns"), pl.col("part")
 
 
@@ -34,7 +42,7 @@ def events_of(columns: pl.DataFrame, base_ns: int, first_id: int) -> pl.DataFram
         is none; NULL for what is known and never a row, as the arrows between events are.
         `last_ns` is the time of an operation, sound or not, before base_ns.
     """
-    arguments = columns["args"].struct.unnest().rename(_ARGUMENTS)
+    arguments = columns["args"].struct.unnest().rename(_ARGUMENTS | _COLLECTIVES, strict=False)
     is_operation = (pl.col("ph") == "X") & pl.col("target").is_in(["gpu", "cpu"])
     sound = _ts.is_not_null()
     if base_ns == 0:
@@ -115,6 +123,36 @@ def memory_events(events: pl.DataFrame) -> pl.DataFrame:
     )
 
 
+def collectives(events: pl.DataFrame) -> pl.DataFrame:
+    """Rows of collective: operations of the GPU and the CPU that say what they exchange, with whom."""
+    if "collective" not in events.columns:
+        return pl.DataFrame()
+    is_row = _part.is_in(["gpu", "cpu"]) & pl.col("collective").is_not_null()
+    return events.filter(is_row).select(
+        pl.col("id"),
+        pl.col("collective").alias("name"),
+        pl.coalesce("group_name", "group_id").alias("group_name"),
+        "group_description",
+        pl.col("group_ranks").str.replace_all(" ", "", literal=True),
+        _small("group_size"),
+        "dtype", "in_elements", "out_elements", "seq",
+    )  # fmt: skip
+
+
+def hardware_counters(events: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
+    """Rows of hardware_counter, of the ranges whose time is sound.
+
+    Args:
+        events: See `events_of`.
+        counters: `n`, the number of the range in the block, `counter` and `value`.
+    """
+    sound = _ts.is_not_null() & (_dur >= 0)
+    ranges = events.with_row_index("n").filter(sound).select(
+        pl.col("n").cast(pl.Int64), "id", "name", "start_ns", "dur_ns"
+    )  # fmt: skip
+    return ranges.join(counters, "n", maintain_order="right").drop("n")
+
+
 def names(events: pl.DataFrame) -> list[dict[str, Any]]:
     """What names processes and threads: what, pid, tid, name, label."""
     known = pl.col("name").is_in(["process_name", "process_labels", "thread_name"])
@@ -144,6 +182,8 @@ def census(events: pl.DataFrame) -> dict[str, Any]:
         pl.col("flaw").count().alias("flawed"),
         ((_part == "gpu") & (pl.col("kind") == "accelerator")).sum().alias("accelerator"),
         is_large.sum().alias("large"),
+        _IS_COLLECTIVE.any().alias("is_collective"),
+        (pl.col("kind") == "hardware counters").any().alias("has_counters"),
     ).to_dicts()[0]
     counted = dict(events["part"].drop_nulls().value_counts().iter_rows())
     found = facts | counted

@@ -17,7 +17,7 @@ _NOT_FINITE = re.compile(r"(:\s*)-?(?:nan|inf|infinity)(?=\s*[,}])", re.IGNORECA
 _IDS = (
     "External id", "external id", "correlation", "device", "context", "bytes", "Bytes",
     "registers per thread", "shared memory", "graph id", "Total Allocated", "Total Reserved",
-    "Device Id", "Device Type",
+    "Device Id", "Device Type", "Group size", "In msg nelems", "Out msg nelems", "Seq",
 )  # fmt: skip
 _TEXTS = (
     "stream",
@@ -30,6 +30,12 @@ _TEXTS = (
     "Addr",
     "name",
     "labels",
+    "Collective name",
+    "Process Group Name",
+    "Process Group ID",
+    "Process Group Description",
+    "Process Group Ranks",
+    "dtype",
 )
 
 
@@ -151,6 +157,10 @@ def plain(event: dict[str, Any]) -> tuple[dict[str, Any], int]:
                 kept[key] = _int64(args[key])
                 dropped += kept[key] is None and isinstance(args[key], int)
         kept |= {key: _text(args[key]) for key in _TEXTS if key in args}
+        if str(event.get("cat")).lower() == "cuda_profiler_range":  # its keys are counters
+            kept = {
+                k: v for k, v in args.items() if isinstance(v, int | float) and abs(v) < 2**63
+            }
     top: dict[str, Any] = {
         key: _text(event[key])
         for key in ("ph", "cat", "name", "pid", "tid", "ts", "dur")

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from rca import scratch
+from rca import programs, scratch
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.json_text import mapping, sketch
@@ -52,16 +52,12 @@ def _dump(program: str, block: Path, data: Path, dump: Path, path: Path) -> None
     command = [program, "tsdb", "dump", str(data)]
     try:
         with dump.open("wb") as out:
-            subprocess.run(  # noqa: S603  a fixed program and our own folder
-                command, stdout=out, stderr=subprocess.PIPE, check=True, timeout=_TIMEOUT_S
-            )
-    except subprocess.CalledProcessError as error:
-        last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or [
-            "no message"
-        ]
-        raise ParseError(f"promtool cannot read it: {last[0][:200]}", path=str(path)) from error
+            ended = programs.run(command, data, timeout_s=_TIMEOUT_S, out=out)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise ParseError(f"promtool did not run: {error}", path=str(path)) from error
+    if ended.code:
+        said = ended.err.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+        raise ParseError(f"promtool cannot read it: {said[-1][:200]}", path=str(path))
 
 
 def _recognise(head: Head) -> bool:

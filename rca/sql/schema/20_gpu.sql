@@ -106,10 +106,9 @@ CREATE TABLE cpu_op (
     start_ns BIGINT NOT NULL,
     -- Duration in ns; 0 for marks.
     dur_ns BIGINT NOT NULL,
-    -- Nesting depth on its thread, 0 at the top; NULL when it was not computed.
-    depth INTEGER,
-    -- `id` of the enclosing operation; NULL at the top or when it was not computed.
-    parent BIGINT,
+    -- Whether it may overlap others of its thread without lying in them, as NVTX ranges do that are
+    -- started and ended; NULL when it may not, or the source does not say.
+    is_free BOOLEAN,
     -- Number shared with the GPU operations it launched; NULL when there is none.
     correlation BIGINT,
     -- Number that ties operators, calls and GPU operations; NULL when there is none.
@@ -118,6 +117,67 @@ CREATE TABLE cpu_op (
     input_dims VARCHAR,
     -- Types of the inputs, JSON text; NULL when not recorded.
     input_types VARCHAR
+);
+
+-- Groups of ranks that exchange data, as a job declares them.
+CREATE TABLE process_group (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Its name in the job, such as '3'.
+    name VARCHAR NOT NULL,
+    -- What it is for, in the job's words; NULL when the source does not say.
+    description VARCHAR,
+    -- Library behind it, such as 'cuda:nccl'; NULL when the source does not say.
+    backend VARCHAR,
+    -- Ranks in it; NULL when the source does not say.
+    size INTEGER,
+    -- Its ranks as JSON without spaces, such as '[0,1]'; NULL when the source does not say.
+    ranks VARCHAR
+);
+
+-- Collectives and the like: what was exchanged and in which group. Kernels have it, and the calls of
+-- PyTorch that launched them.
+CREATE TABLE collective (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- `id` in gpu_op or cpu_op of the operation; the numbers of a source are in one of both only.
+    id BIGINT NOT NULL,
+    -- What it does, such as 'allreduce'.
+    name VARCHAR NOT NULL,
+    -- Name of the group, see process_group; NULL when the source does not say.
+    group_name VARCHAR,
+    -- What the group is for, in the job's words; NULL when the source does not say.
+    group_description VARCHAR,
+    -- Ranks of the group as JSON without spaces, which may leave some out ('...'); NULL when the source does not say.
+    group_ranks VARCHAR,
+    -- Ranks in the group; NULL when the source does not say.
+    group_size INTEGER,
+    -- Type of what is exchanged, such as 'BFloat16'; NULL when the source does not say.
+    dtype VARCHAR,
+    -- Elements given; NULL when the source does not say.
+    in_elements BIGINT,
+    -- Elements got; NULL when the source does not say.
+    out_elements BIGINT,
+    -- Number of the collective in its group; NULL when the source does not say.
+    seq BIGINT
+);
+
+-- Hardware counters of single kernels, as the PyTorch Profiler collects them with CUPTI.
+CREATE TABLE hardware_counter (
+    -- The source it comes from.
+    source_id INTEGER NOT NULL,
+    -- Number of the range that was counted in its source, in the order of the file; a range has many counters.
+    id BIGINT NOT NULL,
+    -- Kernel of the range.
+    name VARCHAR NOT NULL,
+    -- Start of the range, ns since the Unix epoch.
+    start_ns BIGINT NOT NULL,
+    -- Duration in ns; the collection of counters lengthens it.
+    dur_ns BIGINT NOT NULL,
+    -- Name of the counter, such as 'smsp__sass_thread_inst_executed_op_fadd_pred_on.sum'.
+    counter VARCHAR NOT NULL,
+    -- What was counted; NULL when it is no number.
+    value DOUBLE
 );
 
 -- Allocations and frees as a profiler saw them.

@@ -14,6 +14,42 @@ FROM cpu_op
 WHERE kind IN ('annotation', 'nvtx')
     AND regexp_matches(name, '^(ProfilerStep#|execute_context_|step[ _#:]?)[0-9]');
 
+-- The group in which each recording exchanges most: the one whose kernels took longest, else the one that
+-- most calls name, else the only one that is declared for GPUs and has others in it. Ranks of such a group
+-- do the same work and wait for each other; those of another may have another part of the model.
+CREATE VIEW rank_group AS
+WITH used AS (
+    SELECT c.source_id, c.group_name, c.group_ranks,
+        coalesce(sum(g.dur_ns) FILTER (g.flaw IS NULL), 0) AS gpu_ns, count(*) AS n
+    FROM collective AS c
+    LEFT JOIN gpu_op AS g ON g.source_id = c.source_id AND g.id = c.id
+    WHERE coalesce(c.group_size, 2) > 1
+    GROUP BY c.source_id, c.group_name, c.group_ranks
+), most AS (
+    FROM used
+    QUALIFY row_number() OVER (
+        PARTITION BY source_id ORDER BY gpu_ns DESC, n DESC, group_name, group_ranks) = 1
+), declared AS (
+    SELECT source_id, min(name) AS group_name, min(ranks) AS group_ranks
+    FROM process_group
+    WHERE size > 1 AND regexp_matches(coalesce(backend, 'nccl'), 'nccl|rccl')
+    GROUP BY source_id
+    HAVING count(DISTINCT ranks) = 1
+)
+SELECT
+    -- Source that recorded it.
+    coalesce(m.source_id, d.source_id) AS source_id,
+    -- Name of the group in the job; NULL when the source does not say.
+    coalesce(m.group_name, d.group_name) AS group_name,
+    -- Its ranks as JSON; where the operation leaves some out, as the job declares them.
+    CASE WHEN m.source_id IS NULL THEN d.group_ranks
+         WHEN m.group_ranks IS NULL OR contains(m.group_ranks, '...')
+         THEN coalesce(p.ranks, m.group_ranks)
+         ELSE m.group_ranks END AS group_ranks
+FROM most AS m
+FULL JOIN declared AS d ON d.source_id = m.source_id
+LEFT JOIN process_group AS p ON p.source_id = m.source_id AND p.name = m.group_name;
+
 -- Where the time of each rank went, for one step: of the recording's span, the part in which nothing
 -- but communication ran is waiting (a collective ends for all when the last rank has come), the rest is
 -- the rank's own. Recordings without steps are one step as a whole.
@@ -34,6 +70,8 @@ SELECT
     s.rank AS rank,
     -- Ranks in the job; NULL when the file does not say.
     s.world_size AS world_size,
+    -- Ranks of the group in which it exchanges most, as JSON; NULL when the file does not say.
+    r.group_ranks AS group_ranks,
     -- Steps in the recording; 0 when it marks none.
     coalesce(t.n_steps, 0) AS n_steps,
     -- Median duration of a step on the CPU, ns; NULL without steps.
@@ -52,6 +90,7 @@ SELECT
     (b.span_ns - b.comm_ns + b.overlap_ns) / greatest(n_steps, 1) AS own_ns
 FROM source AS s
 JOIN gpu_breakdown AS b ON b.source_id = s.id AND b.device IS NULL AND b.span_ns > 0
+LEFT JOIN rank_group AS r ON r.source_id = s.id
 LEFT JOIN steps AS t ON t.source_id = s.id;
 
 -- Robust z: distance from the median in units of 1.4826 times the median absolute deviation, which is
@@ -60,16 +99,16 @@ LEFT JOIN steps AS t ON t.source_id = s.id;
 CREATE MACRO robust_z(value, middle, deviation) AS
     (value - middle) / nullif(greatest(1.4826 * deviation, 0.01 * abs(middle)), 0);
 
--- Ranks held against all others of the same part and size of job.
+-- Ranks held against all others of the same part, size of job, and group of ranks.
 CREATE VIEW straggler AS
 WITH usual AS (
-    SELECT part, world_size, count(*) AS n_ranks,
+    SELECT part, world_size, group_ranks, count(*) AS n_ranks,
         median(step_ns) AS step_ns, mad(step_ns) AS step_mad,
         median(own_ns) AS own_ns, mad(own_ns) AS own_mad,
         median(wait_ns) AS wait_ns, mad(wait_ns) AS wait_mad,
         median(compute_ns) AS compute_ns, median(copy_ns) AS copy_ns, median(idle_ns) AS idle_ns
     FROM rank_time
-    GROUP BY part, world_size
+    GROUP BY part, world_size, group_ranks
 ), measured AS (
     SELECT t.*, u.n_ranks,
         robust_z(t.step_ns, u.step_ns, u.step_mad) AS step_z,
@@ -80,6 +119,7 @@ WITH usual AS (
         t.idle_ns - u.idle_ns AS more_idle
     FROM rank_time AS t
     JOIN usual AS u ON u.part = t.part AND u.world_size IS NOT DISTINCT FROM t.world_size
+        AND u.group_ranks IS NOT DISTINCT FROM t.group_ranks
 )
 SELECT
     -- Source that recorded it.
@@ -90,6 +130,8 @@ SELECT
     host,
     -- Rank in its job; NULL when the file does not say.
     rank,
+    -- Ranks of the group in which it exchanges most, as JSON; NULL when the file does not say.
+    group_ranks,
     -- Ranks that it is held against, itself among them.
     n_ranks,
     -- Steps in the recording; 0 when it marks none, and then times are those of the whole.

@@ -87,3 +87,56 @@ CREATE MACRO prom_histogram_quantile(q, buckets) AS (
         END
     FROM hit AS h
 );
+
+-- Prometheus' histogram_quantile() over a native histogram: its number of observations and its buckets as
+-- histogram_sample has them (not cumulative, in any order), as they are or as rates. Linear inside a bucket
+-- as Prometheus 2 has it; with `exponential := true` as Prometheus 3 does it, linear then only in a bucket
+-- that holds zero. NaN without observations.
+CREATE MACRO prom_native_quantile(q, of_count, buckets, exponential := false) AS (
+    -- What is given first: names inside the arguments are the caller's.
+    WITH asked AS (
+        SELECT q AS part, of_count AS n
+    ),
+    bucket AS (
+        SELECT b.low AS low, b.high AS high, b.count AS held
+        FROM (SELECT unnest(buckets) AS b)
+    ),
+    -- Where all others lie on one side of zero, so does what the bucket around zero holds.
+    bounded AS (
+        SELECT held, low <= 0 AND high >= 0 AS holds_zero,
+            CASE WHEN low < 0 AND high > 0 AND min(low) OVER () = low AND max(high) OVER () > high
+                THEN 0 ELSE low END AS low,
+            CASE WHEN low < 0 AND high > 0 AND max(high) OVER () = high AND min(low) OVER () < low
+                THEN 0 ELSE high END AS high
+        FROM bucket
+    ),
+    grown AS (
+        SELECT *, sum(held) OVER (ORDER BY low, high) AS so_far,
+            row_number() OVER (ORDER BY low DESC, high DESC) = 1 AS is_last
+        FROM bounded
+    ),
+    hit AS (
+        SELECT low, high, holds_zero, so_far < part * n AS is_beyond,
+            (part * n - (least(so_far, n) - held)) / held AS share
+        FROM grown
+        CROSS JOIN asked
+        WHERE is_last OR so_far >= part * n
+        ORDER BY low, high
+        LIMIT 1
+    )
+    SELECT CASE
+        WHEN part IS NULL OR n IS NULL THEN NULL
+        WHEN part < 0 THEN '-inf'::DOUBLE
+        WHEN isnan(part) THEN 'nan'::DOUBLE
+        WHEN part > 1 THEN 'inf'::DOUBLE
+        WHEN n = 0 OR low IS NULL THEN 'nan'::DOUBLE
+        WHEN is_beyond THEN high
+        WHEN exponential AND NOT holds_zero AND low > 0
+            THEN low * pow(high / low, share)
+        WHEN exponential AND NOT holds_zero
+            THEN high * pow(low / high, 1 - share)
+        ELSE low + (high - low) * share
+        END
+    FROM asked
+    LEFT JOIN hit ON true
+);
