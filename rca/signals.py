@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -78,10 +78,10 @@ class Signal:
     """One signal on both sides.
 
     Attributes:
-        source: 'metrics', 'trace', 'torch_profiler' or 'gpu'.
-        role: Role of roles.toml or signals.toml, or 'metric:NAME'.
+        source: 'metrics', 'trace', 'log', 'torch_profiler', 'nsys' or 'gpu'.
+        role: Role of roles.toml or signals.toml, a name of groups.toml, or 'metric:NAME'.
         service: Service it speaks of, '' when unknown.
-        subject: Operation of a span, '' for all other signals.
+        subject: Operation of a span or another group, '' for all other signals.
     """
 
     source: str
@@ -104,6 +104,8 @@ class Meaning(NamedTuple):
         events: Whether it counts rare events, to be judged by their number.
         spread: Share of its level that it strays by without any cause.
         least: What it strays by at any level, in its unit.
+        counted: Whether it counts what happens, so that the number tells as much as the level.
+        words: What moved of a group, `{}` being the group; '' for roles.
     """
 
     meaning: str
@@ -112,8 +114,14 @@ class Meaning(NamedTuple):
     events: bool = False
     spread: float = 0.05
     least: float = 1e-12
+    counted: bool = False
+    words: str = ""
 
 
+CAPTURES = ("torch_profiler", "nsys", "gpu")
+"""Sources that hold a stretch of time chosen by somebody: captures."""
+GROUPED = ("trace", "torch_profiler", "nsys")
+"""Sources of which evidence names groups as NAME:GROUP, NAME one of groups.toml; a log line is its own name."""
 _SPREAD = 0.05
 _OPERATOR_SPREAD = 0.12
 """A single capture holds other steps than the next one."""
@@ -154,6 +162,25 @@ def meanings() -> dict[str, Meaning]:
     return found
 
 
+@cache
+def groups() -> dict[str, Meaning]:
+    """What is told of groups that no cause speaks of: groups.toml, by name."""
+    import tomllib
+
+    text = files("rca").joinpath("groups.toml").read_text(encoding="utf-8")
+    return {name: Meaning(layer="group", **row) for name, row in tomllib.loads(text).items()}
+
+
+def group_of(source: str, role: str | None, subject: str) -> tuple[str, str] | None:
+    """Name in groups.toml and the group that a row of evidence speaks of; None for all other rows."""
+    if role is not None:
+        return None
+    if source == "log":
+        return "line_rate", subject
+    name, colon, group = subject.partition(":")
+    return (name, group) if colon and source in GROUPED and name in groups() else None
+
+
 _SPAN_ROLES = "('span_time', 'span_self', 'call_gap', 'span_errors')"
 
 
@@ -184,6 +211,11 @@ def _read(case: Case, *, spans: bool) -> list[Signal]:
         WHERE {wanted} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150
         """
     )
+    return gathered(parts)
+
+
+def gathered(parts: Iterable[pl.DataFrame]) -> list[Signal]:
+    """Signals of rows as `signal_value` has them, in the order of their names."""
     # Names repeat on every row: as numbers they take a tenth of the memory, and sort in no time.
     packed = [part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts]
     return sorted(_grouped(pl.concat(packed)), key=_name) if packed else []
