@@ -32,9 +32,7 @@ def apart(case: Case, span: Span, most: int) -> list[tuple[Move, str]]:
     """
     requests = case.sql(sql_text("evidence", "request"))
     found = [pair for pair in _pairs(requests, span) if _stands_apart(*pair)]
-    found.sort(
-        key=lambda p: (-abs((p[0].effect or 0.0) - (p[1].effect or 0.0)), p[0].signal.subject)
-    )
+    found.sort(key=lambda p: -round(abs((p[0].effect or 0.0) - (p[1].effect or 0.0)), 6))
     kept: dict[tuple[float, ...], tuple[Move, str]] = {}
     cohorts: set[str] = set()
     for move, others in found:

@@ -126,6 +126,8 @@ def _rate(signal: Signal, role: str, covered: Covered, *, of_calls: bool = False
 
 def _lines(case: Case, span: Span) -> Rows:
     """Kinds of log lines, those with warnings and errors first."""
+    if not case.rows("SELECT 1 FROM log LIMIT 1"):
+        return []
     found = case.sql(
         sql_text("evidence", "log_kind"), (span.start_ns, span.end_ns, _MOST_KINDS)
     )

@@ -286,7 +286,7 @@ def _groups(answer: Answer) -> Iterator[Section]:
         )
         yield Section(
             "What else moved", [told, *_biased(answer)],
-            ("What", "", "Since (UTC)", "The others", "Evidence"), rows,
+            ("What", "Direction", "Since (UTC)", "The others", "Evidence"), rows,
             "SELECT * FROM evidence WHERE role IS NULL AND source <> 'change' ORDER BY rowid",
         )  # fmt: skip
 
