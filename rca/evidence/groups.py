@@ -6,7 +6,7 @@ behind all other evidence, and each kind has room for its strongest only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from rca.evidence.moves import FLAT, Move, Span, incident_span, measure, whole_s
 from rca.evidence.rows import row
 from rca.limits import SAMPLED_BELOW
 from rca.signals import Points, Signal, Times, Values, gathered
+from rca.views import computed_once
 
 CALLS, LINES, KERNELS, COHORTS = 12, 8, 8, 6
 """Rows that each kind has room for."""
@@ -45,7 +46,7 @@ def gather(case: Case, spans: Iterable[Signal]) -> None:
     rows = [
         *_calls(case, span, spans, sampled),
         *_lines(case, span),
-        *(row(m, span) for m in _strongest(_kernels(case, span), KERNELS)),
+        *_kernels(case, span),
         *(row(m, span, more + (_SAMPLED if sampled else ""))
           for m, more in cohorts.apart(case, span, COHORTS)),
     ]  # fmt: skip
@@ -145,26 +146,37 @@ def _lines(case: Case, span: Span) -> Rows:
     return [row(m, span) | {"service": told[m.signal.subject][1]} for m in moved[:LINES]]
 
 
-def _kernels(case: Case, span: Span) -> Iterator[Move]:
-    """Families of kernels, where both sides have captures of them."""
+def _kernels(case: Case, span: Span) -> Rows:
+    """Families of kernels that moved, those first that take most of the time; both sides need captures of them."""
     sides = case.scalar(
         "SELECT count(DISTINCT part) FROM source WHERE id IN "
         "(SELECT source_id FROM gpu_op WHERE kind = 'kernel' AND flaw IS NULL)"
     )
     if sides < 2:
-        return
-    signals = gathered(
-        case.batches(
-            "SELECT source, role, '' AS service, subject, part, ts_ns, num, den "
-            "FROM kernel_family_value WHERE den > 0"
-        )
+        return []
+    with computed_once(case, ("kernel_run",)):
+        signals = _families(case, "role <> 'family_calls'")
+        share = {
+            s.subject: float(np.nanmax([s.incident.pooled(), s.baseline.pooled()]))
+            for s in signals
+            if s.role == "family_share"
+        }
+        large = [family for family, most in share.items() if most >= _LEAST_SHARE]
+        signals += _families(case, "role = 'family_calls' AND list_contains(?, subject)", large)
+    moves = [m for s in signals if s.subject in large and (m := measure(s, span))]
+    # What is new or gone is told by its share alone.
+    moved = [
+        m
+        for m in _strongest(moves, len(moves))
+        if m.signal.role == "family_share" or m.direction in ("up", "down")
+    ]
+    moved.sort(key=lambda m: -share[m.signal.subject])
+    return [row(m, span) for m in moved[:KERNELS]]
+
+
+def _families(case: Case, where: str, *parameters: object) -> list[Signal]:
+    query = (
+        "SELECT source, role, '' AS service, subject, part, ts_ns, num, den "
+        f"FROM kernel_family_value WHERE den > 0 AND {where}"
     )
-    large = {
-        (s.source, s.subject)
-        for s in signals
-        if s.role == "family_share"
-        and max(s.incident.pooled(), s.baseline.pooled()) >= _LEAST_SHARE
-    }
-    for signal in signals:
-        if (signal.source, signal.subject) in large and (move := measure(signal, span)):
-            yield move
+    return gathered(case.batches(query, parameters))

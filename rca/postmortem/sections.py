@@ -26,10 +26,10 @@ _LEAK = 0.9
 def tell(case: Case, answer: Answer) -> list[Section]:
     """The sections of a case, those about requests first."""
     found = answer.findings
-    sections = [*tell_gpu(case), *_lint(case)]
+    sections = [*_groups(answer), *tell_gpu(case), *_lint(case)]
     if found.cohort is not None and found.cohort.is_incident:
         about = (_slow, _radius, _drivers, _tail, _context, _heat, _indicators, _memory, _versions,
-                 _storms, _depth, _groups, _graph)  # fmt: skip
+                 _storms, _depth, _graph)  # fmt: skip
         sections = [s for tell_one in about for s in tell_one(answer)] + sections
     return sections
 
@@ -279,7 +279,7 @@ def _groups(answer: Answer) -> Iterator[Section]:
          printable(e.statement.rpartition("; ")[2], 80) if kind == "cohort" else "", e.id)
         for kind, of_kind in shown.items() for e in of_kind[:_GROUPS]
     ]  # fmt: skip
-    if rows:
+    if rows and answer.window.status != "none":
         told = (
             "Operations, log lines, kernels and cohorts of requests that left their own range. "
             "No cause is scored on them."
