@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from case_builder import diagnosed
 from telemetry_builder import SECOND, T0, add_series, add_source, at
 
 from rca import signals
@@ -18,6 +20,8 @@ from rca.evidence import groups
 from rca.hypotheses import rank
 from rca.judge.facts import collect
 from rca.pipeline import Options, analyze
+from rca.postmortem.markdown import render
+from rca.postmortem.story import tell
 
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "05_dependency_slow"
 DAY = 86_400
@@ -270,3 +274,16 @@ def test_a_question_names_a_few_groups_by_placeholders(case: Case) -> None:
     shown = [f.shown for f in collect(case, of(case)).evidence]
     assert [s["meaning"] for s in shown] == ["time of a call of an operation"] * 4
     assert "secret-" not in json.dumps(shown)
+
+
+def test_a_log_line_is_shown_as_data_in_the_document() -> None:
+    with diagnosed() as case:
+        row = case.sql("SELECT * FROM evidence LIMIT 1").to_dicts()[0]
+        line = row | {"id": "E99", "source": "log", "role": None, "service": None, "subject": HOSTILE,
+                      "statement": f"log line {HOSTILE} appeared", "direction": "new", "unit": "lines/s"}  # fmt: skip
+        case.insert("evidence", pl.DataFrame([line]))
+        text = render(tell(case), (), None)
+    section = text.partition("What else moved")[2].partition("\n#")[0]
+    assert "lost" in section
+    assert "E99" in section
+    assert not re.search("(?<!`)<img", text)  # in backticks it is no markup
