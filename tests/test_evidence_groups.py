@@ -132,6 +132,32 @@ def test_a_sample_of_traces_counts_no_calls(case: Case) -> None:
     assert found["call_time:pay"]["statement"].endswith("(traces hold a sample)")
 
 
+def test_spans_without_a_start_are_in_no_row(case: Case) -> None:
+    healthy, trace = two_sides(case, "trace")
+    add_calls(case, healthy, "shop", "search", *steady(-DAY, -DAY + STOP, 0.01))
+    add_calls(case, trace, "shop", "search", *steady(0, FROM, 0.01), *steady(FROM, UNTIL, 0.5),
+              *steady(UNTIL, STOP, 0.01))  # fmt: skip
+    case.execute("UPDATE span SET start_ns = NULL WHERE span_id IN ('s0', 's450')")
+    assert gathered(case)["call_time:search"]["n_reference"] == 399
+
+
+def test_another_incident_is_no_reference(case: Case) -> None:
+    trace = add_source(case, "trace")
+    before = {
+        "id": 2,
+        "status": "incident",
+        "start_ns": at(40),
+        "end_ns": at(80),
+        "margin_ns": 0,
+    }
+    case.insert("incident_window", pl.DataFrame([before]))
+    add_calls(case, trace, "shop", "search", *steady(0, 40, 0.01), *steady(40, 80, 0.5), *steady(80, FROM, 0.01),
+              *steady(FROM, UNTIL, 0.5), *steady(UNTIL, STOP, 0.01))  # fmt: skip
+    row = gathered(case)["call_time:search"]
+    assert row["reference"] == pytest.approx(0.0102, rel=0.01)
+    assert row["statement"].endswith("rose against the lead-in")
+
+
 def add_lines(case: Case, source: int, text: str, level: str, seconds: range) -> None:
     rows = [
         {

@@ -86,11 +86,14 @@ def _sql(move: Move, span: Span) -> str:
     inside = f"part = 'incident' AND ts_ns BETWEEN {span.start_ns} AND {span.end_ns}"
     if signal.source in CAPTURES:
         inside = "part = 'incident'"
-    outside = (
-        "part = 'baseline'"
-        if move.side == "baseline"
-        else f"part = 'incident' AND ts_ns <= {int(move.reference.ts_ns[-1])}"
-    )
+    outside = "part = 'baseline'"
+    if move.side != "baseline":
+        last = int(move.reference.ts_ns[-1])
+        outside = f"part = 'incident' AND ts_ns <= {last}" + "".join(
+            f" AND ts_ns NOT BETWEEN {start} AND {end}"
+            for start, end in span.others
+            if start <= last
+        )
     where = " AND ".join(
         f"{column} = {quoted(value)}"
         for column, value in (

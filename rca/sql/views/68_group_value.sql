@@ -155,6 +155,7 @@ WITH marked AS (
         SELECT source_id, trace_id, part, start_ns, e2e_ns, ttft_ns, tenant, model, replica,
             CASE WHEN input_tokens > 0 THEN length_band(input_tokens) || ' tokens' END AS prompt
         FROM request
+        WHERE start_ns IS NOT NULL
     )
     ON tenant, model, replica, prompt
     INTO NAME mark VALUE value
