@@ -29,6 +29,7 @@ from rca import (
     patterns,
     roles,
     scratch,
+    signals,
     traces,
     trial,
     window,
@@ -39,7 +40,7 @@ from rca.case import Case
 from rca.diagnosed import DiagnosedCase
 from rca.durable import write_whole
 from rca.errors import CaseError
-from rca.evidence import suspects
+from rca.evidence import groups, suspects
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.nsys import recipes
@@ -309,9 +310,11 @@ def _conclude(case: Case, settings: dict[str, Any], options: Options, step: Step
     window.locate(case, settings)
     step("evidence")
     evidence.gather(case)
-    suspects.rank(case)
+    spans = signals.load(case, spans=True)
+    suspects.rank(case, spans)
     attribution.attribute(case)
     if not options.answer_only:
+        groups.gather(case, spans)
         patterns.cluster(case)
     findings.gather(case)
     step("hypotheses")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -78,10 +78,10 @@ class Signal:
     """One signal on both sides.
 
     Attributes:
-        source: 'metrics', 'trace', 'torch_profiler' or 'gpu'.
-        role: Role of roles.toml or signals.toml, or 'metric:NAME'.
+        source: 'metrics', 'trace', 'log', 'torch_profiler', 'nsys' or 'gpu'.
+        role: Role of roles.toml or signals.toml, a name of groups.toml, or 'metric:NAME'.
         service: Service it speaks of, '' when unknown.
-        subject: Operation of a span, device of a metric by device, '' for all other signals.
+        subject: Operation of a span or another group, device of a metric by device, '' for all other signals.
     """
 
     source: str
@@ -105,6 +105,8 @@ class Meaning(NamedTuple):
         spread: Share of its level that it strays by without any cause.
         least: What it strays by at any level, in its unit.
         idle_by: Role of the same device that tells whether it falls because there is less to do.
+        counted: Whether it counts what happens, so that the number tells as much as the level.
+        words: What moved of a group, `{}` being the group; '' for roles.
     """
 
     meaning: str
@@ -114,8 +116,14 @@ class Meaning(NamedTuple):
     spread: float = 0.05
     least: float = 1e-12
     idle_by: str | None = None
+    counted: bool = False
+    words: str = ""
 
 
+CAPTURES = ("torch_profiler", "nsys", "gpu")
+"""Sources that hold a stretch of time chosen by somebody: captures."""
+GROUPED = ("trace", "torch_profiler", "nsys")
+"""Sources of which evidence names groups as NAME:GROUP, NAME one of groups.toml; a log line is its own name."""
 _SPREAD = 0.05
 _OPERATOR_SPREAD = 0.12
 """A single capture holds other steps than the next one."""
@@ -157,6 +165,25 @@ def meanings() -> dict[str, Meaning]:
     return found
 
 
+@cache
+def groups() -> dict[str, Meaning]:
+    """What is told of groups that no cause speaks of: groups.toml, by name."""
+    import tomllib
+
+    text = files("rca").joinpath("groups.toml").read_text(encoding="utf-8")
+    return {name: Meaning(layer="group", **row) for name, row in tomllib.loads(text).items()}
+
+
+def group_of(source: str, role: str | None, subject: str) -> tuple[str, str] | None:
+    """Name in groups.toml and the group that a row of evidence speaks of; None for all other rows."""
+    if role is not None:
+        return None
+    if source == "log":
+        return "line_rate", subject
+    name, colon, group = subject.partition(":")
+    return (name, group) if colon and source in GROUPED and name in groups() else None
+
+
 _SPAN_ROLES = "('span_time', 'span_self', 'call_gap', 'span_errors')"
 
 
@@ -194,6 +221,11 @@ def _read(case: Case, view: str, wanted: str) -> list[Signal]:
         WHERE {wanted} AND num IS NOT NULL AND den > 0 AND den < 1e150 AND abs(num) < 1e150
         """
     )
+    return gathered(parts)
+
+
+def gathered(parts: Iterable[pl.DataFrame]) -> list[Signal]:
+    """Signals of rows as `signal_value` has them, in the order of their names."""
     # Names repeat on every row: as numbers they take a tenth of the memory, and sort in no time.
     packed = [part.with_columns(pl.col(pl.String).cast(pl.Categorical)) for part in parts]
     return sorted(_grouped(pl.concat(packed)), key=_name) if packed else []

@@ -96,6 +96,18 @@ def test_rare_events_are_judged_by_their_number() -> None:
     assert poisson_z(none, some) > 4
 
 
+def test_of_what_is_counted_the_number_must_have_moved_too() -> None:
+    few = latency([1.5] * 10, [1.0] * 10)  # 30 calls a point
+    rare = Signal("trace", "call_rate", "shop", "pay", points([1.5] * 10), points([1.0] * 10))
+    many = Signal("trace", "call_rate", "shop", "pay", few.incident, few.baseline)
+    assert strength(few, few.baseline, few.incident) > 0.9
+    assert strength(rare, rare.baseline, rare.incident) == pytest.approx(
+        np.tanh(poisson_z(rare.baseline, rare.incident) / 4)
+    )
+    assert strength(rare, rare.baseline, rare.incident) < 0.25
+    assert strength(many, many.baseline, many.incident) > 0.8
+
+
 def test_intervals_hold_the_true_ratio_about_as_often_as_they_say() -> None:
     held = 0
     for seed in range(100):

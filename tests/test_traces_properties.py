@@ -183,6 +183,7 @@ def test_columns_as_rows(told: list[tuple[str, str | None]]) -> None:
     """Ids are in normal form whether they came by rows or by columns, a bad one among them or not."""
     ids, parents = [a for a, _ in told], [b for _, b in told]
     n = len(told)
+    assert SpanColumns._fields == SpanRow.__struct_fields__
     columns = SpanColumns(
         ids, ids, parents, ["s"] * n, ["n"] * n, [None] * n, [1] * n, [2] * n, ["ok"] * n, [b"{}"] * n
     )  # fmt: skip

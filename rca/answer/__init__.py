@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from rca.case import Case
 from rca.errors import CaseError
 from rca.findings import records
+from rca.signals import group_of
 
 T = TypeVar("T")
 
@@ -69,6 +70,11 @@ class Evidence:
     def is_symptom(self) -> bool:
         """Whether users feel it: latency, errors."""
         return self.role in _symptoms()
+
+    @property
+    def group(self) -> tuple[str, str] | None:
+        """Name in groups.toml and the group it speaks of; None where it speaks of a role or a metric."""
+        return group_of(self.source, self.role, self.subject)
 
 
 @dataclass(frozen=True)
@@ -268,9 +274,17 @@ class Answer:
         """The evidence with these ids, in this order; ids that do not exist are left out."""
         return [self.evidence[i] for i in ids if i in self.evidence]
 
+    def groups(self) -> list[Evidence]:
+        """What is told of operations, log lines, kernels and cohorts, in the order of its numbers."""
+        return [e for e in self.evidence.values() if e.group is not None]
+
     def strongest(self, n: int) -> list[Evidence]:
-        """The n pieces of evidence that moved most, whatever the cause."""
-        moved = [e for e in self.evidence.values() if e.direction not in {"flat", "event"}]
+        """The n pieces of evidence that moved most, whatever the cause; groups are told by themselves."""
+        moved = [
+            e
+            for e in self.evidence.values()
+            if e.direction not in {"flat", "event"} and e.group is None
+        ]
         return sorted(moved, key=lambda e: (-abs(e.strength), natural(e.id)))[:n]
 
 

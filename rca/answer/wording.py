@@ -32,7 +32,7 @@ from rca.plain import (
     quantity,
     role_words,
 )
-from rca.signals import limit_of
+from rca.signals import groups, limit_of
 
 HEADLINES = {
     "diagnosed": "cause found",
@@ -64,6 +64,9 @@ def cause_text(case: Case, cause: str | None) -> tuple[str, str]:
 def label(evidence: Evidence) -> str:
     """What the evidence speaks of, short."""
     name = role_words(evidence.role or "") or evidence.subject
+    if evidence.group is not None:
+        kind, group = evidence.group
+        name = groups()[kind].words.format(group)
     return printable(" ".join(filter(None, (evidence.service, evidence.device, name))), 90)
 
 

@@ -14,9 +14,9 @@ from rca.case import Case, sql_files
 from rca.compare.estimates import Completed, Values
 from rca.errors import RcaError
 from rca.ingest import Progress
+from rca.limits import SAMPLED_BELOW
 from rca.plain import printable
 
-SAMPLED_BELOW = 0.9
 _CASE_HEADER = b"DUCK"
 
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from rca.case import Case
-from rca.signals import Points, Signal, Values, meanings
+from rca.signals import CAPTURES, Meaning, Points, Signal, Values, groups, meanings
 
 FLAT = 0.25
 """Strength below which a signal counts as unmoved."""
@@ -59,9 +59,14 @@ class Move:
 
     @property
     def direction(self) -> str:
-        """'up', 'down' or 'flat'."""
+        """'up', 'down' or 'flat'; of a group also 'new' and 'gone', where one side has none of it."""
         if abs(self.strength) < FLAT:
             return "flat"
+        if self.signal.role in groups():
+            if not self.reference.num.any():
+                return "new"
+            if not self.observed.num.any():
+                return "gone"
         return "up" if self.strength > 0 else "down"
 
     @property
@@ -95,7 +100,7 @@ def measure(signal: Signal, span: Span) -> Move | None:
     Captures are taken when somebody was alarmed, often after the window: a capture of the
     incident side stands for the incident whenever it was made.
     """
-    capture = signal.source in ("torch_profiler", "gpu")
+    capture = signal.source in CAPTURES
     observed = (
         signal.incident if capture else signal.incident.between(span.start_ns, span.end_ns)
     )
@@ -134,18 +139,31 @@ def _lead_in(points: Points, span: Span) -> Points:
 def strength(signal: Signal, reference: Points, observed: Points) -> float:
     """g = tanh(z / 4) × |Cliff's delta|, from -1 to 1; for rare events by their numbers alone.
 
+    Of what is counted the number must have moved as well: the weaker of both holds, and where one
+    side has none of it the number alone.
+
     Points are pooled into some eight blocks of neighbours first: the question is whether the
     level moved, and single requests overlap whatever the level does.
     """
-    known = meanings().get(signal.role)
-    if known and known.events:
-        return float(np.tanh(poisson_z(reference, observed) / 4.0))
+    known = _meaning(signal)
+    by_number = 0.0
+    if known and (known.events or known.counted):
+        by_number = float(np.tanh(poisson_z(reference, observed) / 4.0))
+        if known.events or not (reference.num.any() and observed.num.any()):
+            return by_number
     size = max(1, min(len(reference.ts_ns), len(observed.ts_ns)) // _BLOCKS)
     before, after = reference.blocks(size).values, observed.blocks(size).values
     centre = float(np.mean(before)) if len(before) < 20 else median(before)
     spread = max(robust_spread(before), _floor(signal, centre))
     shift = (trimmed_mean(after) - trimmed_mean(before)) / spread
-    return float(np.tanh(shift / 4.0)) * abs(cliffs_delta(before, after))
+    level = float(np.tanh(shift / 4.0)) * abs(cliffs_delta(before, after))
+    if known is None or not known.counted:
+        return level
+    return min(level, by_number, key=abs) if level * by_number > 0 else 0.0
+
+
+def _meaning(signal: Signal) -> Meaning | None:
+    return meanings().get(signal.role) or groups().get(signal.role)
 
 
 def poisson_z(reference: Points, observed: Points) -> float:
@@ -185,7 +203,7 @@ def trimmed_mean(values: Values) -> float:
 
 
 def _floor(signal: Signal, centre: float) -> float:
-    known = meanings().get(signal.role)
+    known = _meaning(signal)
     if known is None:
         return max(_SHARE_FLOOR * abs(centre), 1e-12)
     return max(known.spread * abs(centre), known.least)

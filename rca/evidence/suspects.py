@@ -33,7 +33,7 @@ from rca.evidence.moves import (
     robust_spread,
     whole_span,
 )
-from rca.signals import load
+from rca.signals import Signal, load
 
 _KEPT = 200
 _FEWEST_SPANS = 5
@@ -52,13 +52,17 @@ def _settings() -> tuple[float, float, tuple[tuple[re.Pattern[str], float], ...]
     return float(row["floor"]), float(row["largest"]), weights, float(row["other"])
 
 
-def rank(case: Case) -> None:
-    """Write suspect, best first: over the window, or over all recordings where there is none."""
+def rank(case: Case, spans: Sequence[Signal] | None = None) -> None:
+    """Write suspect, best first: over the window, or over all recordings where there is none.
+
+    Args:
+        spans: Groups of spans where they are read already.
+    """
     case.clear(["suspect"])
     span = incident_span(case) or whole_span(case)
     if span is None:
         return
-    signals = [*load(case), *load(case, spans=True)]
+    signals = [*load(case), *(load(case, spans=True) if spans is None else spans)]
     moves = [m for s in signals if s.role != "span_time" and (m := measure(s, span))]
     scored = score(moves)
     rows = [

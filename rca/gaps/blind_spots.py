@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rca.case import Case
+from rca.limits import SAMPLED_BELOW
 from rca.plain import percent, printable
 
 ORPHAN_SHARE = 0.02
-SAMPLED_BELOW = 0.9
 PAUSE_STEPS = 3.0
 UNLABELLED_SHARE = 0.5
 _NAMED = 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +14,7 @@ from rca.case import Case, sql_files
 from rca.catalogue import Cause
 from rca.judge.abstraction import changed_settings, one_of, setting, target, words
 from rca.judge.redaction import Masker
-from rca.signals import meanings
+from rca.signals import group_of, groups, meanings
 
 _SOURCES = frozenset(
     {"metrics", "trace", "torch_profiler", "gpu", "nsys", "log", "alert", "change", "config"}
@@ -23,6 +24,8 @@ _PARTS = frozenset({"queue", "prefill", "decode", "engine, rest", "gateway and n
 _CALLS = "calls of "
 _OTHER_CHANGE = 0.2
 _NAMELESS = 0.02
+_SHOWN_GROUPS = 4
+"""Operations and cohorts that a question names, each; log lines and kernels stand in lists of their own."""
 _FAR_CHANGE = -1.0
 _NEAR_CHANGES = 8
 """What weighs little, however much there is of it: a bundle must not crowd its own evidence out."""
@@ -173,17 +176,28 @@ def _evidence(
         evidence: (part, share)
         for part, share, evidence in case.rows("SELECT part, share, evidence FROM attribution")
     }
+    groups_shown: Counter[str] = Counter()
     for row in case.sql(
         "SELECT id, source, role, service, subject, unit, direction, reference, observed, effect, "
         "effect_low, effect_high, strength, n_reference, n_observed, onset_ns FROM evidence ORDER BY rowid"
     ).iter_rows(named=True):
-        if not re.fullmatch(r"E[0-9]{1,6}", row["id"]):
+        if not re.fullmatch(r"E[0-9]{1,6}", row["id"]) or _crowds(row, groups_shown):
             continue
         if row["direction"] == "event":
             change = changes.get((row["subject"], row["onset_ns"]))
             yield _event(row, change, masker, start_ns, near)
         else:
             yield _move(row, parts.get(row["id"]), masker, start_ns, required)
+
+
+def _crowds(row: dict[str, Any], shown: Counter[str]) -> bool:
+    """Whether a row speaks of a group, and enough of its kind are shown already or in another place."""
+    group = group_of(row["source"], row["role"], row["subject"])
+    if group is None:
+        return False
+    kind = group[0].partition("_")[0]
+    shown[kind] += 1
+    return kind not in ("call", "cohort") or shown[kind] > _SHOWN_GROUPS
 
 
 def _near_changes(case: Case, matched: set[str], start_ns: int | None) -> dict[str, float]:
@@ -234,6 +248,14 @@ def _move(
             "role": role,
             "meaning": meanings()[role].meaning,
             "unit": meanings()[role].unit,
+        }
+    elif group := group_of(row["source"], row["role"], row["subject"]):
+        told = groups()[group[0]]
+        shown |= {
+            "group": masker.mask("metric", group[1]),
+            "meaning": told.meaning,
+            "unit": told.unit,
+            "words": words(group[1]),
         }
     elif part or str(row["subject"]).startswith("latency:"):
         shown |= _latency_part(str(row["subject"]).removeprefix("latency:"), part, masker)

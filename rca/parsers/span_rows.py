@@ -24,20 +24,6 @@ _HEX_DIGITS = b"0123456789abcdef"
 _ID_BYTES = (8, 16)
 _ID_COLUMNS = {"trace_id", "span_id", "parent_id", "linked_trace_id", "linked_span_id"}
 _TEXT, _TIME = pa.string(), pa.int64()
-_SPAN = pa.schema(
-    [
-        ("trace_id", _TEXT),
-        ("span_id", _TEXT),
-        ("parent_id", _TEXT),
-        ("service", _TEXT),
-        ("name", _TEXT),
-        ("kind", _TEXT),
-        ("start_ns", _TIME),
-        ("dur_ns", _TIME),
-        ("status", _TEXT),
-        ("attributes", _TEXT),
-    ]
-)
 _EVENT = pa.schema(
     [
         ("trace_id", _TEXT),
@@ -56,7 +42,6 @@ _LINK = pa.schema(
         ("attributes", _TEXT),
     ]
 )
-_SPAN_COLUMNS = tuple(map(attrgetter, _SPAN.names))
 KINDS = {"internal", "server", "client", "producer", "consumer"}
 _encoder = msgspec.json.Encoder()
 _encode, _encode_lines = _encoder.encode, _encoder.encode_lines
@@ -132,6 +117,10 @@ class SpanRow(msgspec.Struct, gc=False):
     status: str
     attributes: bytes
 
+
+_SPAN_FIELDS = SpanRow.__struct_fields__
+_SPAN = pa.schema([(name, _TIME if name.endswith("_ns") else _TEXT) for name in _SPAN_FIELDS])
+_SPAN_COLUMNS = tuple(map(attrgetter, _SPAN_FIELDS))
 
 Place = tuple[str | None, bytes]
 """Who recorded a span: the name of the service, the resource as the text of a JSON object."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rca.answer import Answer
+from rca.answer import Answer, Evidence, wording
 from rca.case import Case
 from rca.findings import graph
 from rca.findings.records import Memory
@@ -19,6 +19,8 @@ from rca.postmortem.section import Section
 _ATTRIBUTES = 8
 _NAMES = 5
 _ROWS = 12
+_GROUPS = 5
+"""Rows that each kind of group gets."""
 _SMALL = 0.01
 _LEAK = 0.9
 
@@ -26,7 +28,7 @@ _LEAK = 0.9
 def tell(case: Case, answer: Answer) -> list[Section]:
     """The sections of a case, those about requests first."""
     found = answer.findings
-    sections = [*tell_patterns(case), *tell_gpu(case), *_lint(case)]
+    sections = [*tell_patterns(case), *_groups(answer), *tell_gpu(case), *_lint(case)]
     if found.cohort is not None and found.cohort.is_incident:
         about = (_slow, _radius, _drivers, _tail, _context, _heat, _indicators, _memory, _versions,
                  _storms, _depth, _graph)  # fmt: skip
@@ -275,6 +277,27 @@ def _depth(answer: Answer) -> Iterator[Section]:
         ("Depth", "Calls a request, healthy", "Incident", "Against the level above", "Mean time", "Failed"),
         rows[:_ROWS], "SELECT * FROM call_depth",
     )  # fmt: skip
+
+
+def _groups(answer: Answer) -> Iterator[Section]:
+    shown: dict[str, list[Evidence]] = {}
+    for item in answer.groups():
+        shown.setdefault((item.group or ("", ""))[0].partition("_")[0], []).append(item)
+    rows = [
+        (wording.movement(e), e.direction, moment(e.onset_ns) if e.onset_ns is not None else "",
+         printable(e.statement.rpartition("; ")[2], 80) if kind == "cohort" else "", e.id)
+        for kind, of_kind in shown.items() for e in of_kind[:_GROUPS]
+    ]  # fmt: skip
+    if rows and answer.window.status != "none":
+        told = (
+            "Operations, log lines, kernels and cohorts of requests that left their own range. "
+            "No cause is scored on them."
+        )
+        yield Section(
+            "What else moved", [told, *_biased(answer)],
+            ("What", "Direction", "Since (UTC)", "The others", "Evidence"), rows,
+            "SELECT * FROM evidence WHERE role IS NULL AND source <> 'change' ORDER BY rowid",
+        )  # fmt: skip
 
 
 def _graph(answer: Answer) -> Iterator[Section]:

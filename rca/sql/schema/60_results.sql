@@ -36,13 +36,14 @@ CREATE TABLE evidence (
     id VARCHAR NOT NULL,
     -- Kind of source: 'metrics', 'trace', 'torch_profiler', 'nsys', 'log', 'alert', 'change' or 'config'.
     source VARCHAR NOT NULL,
-    -- Role from roles.toml; NULL for a subject without a role.
+    -- Role from roles.toml; NULL for a subject without a role, which no cause is scored on.
     role VARCHAR,
     -- Service it speaks of; NULL when it speaks of the whole system.
     service VARCHAR,
     -- Device it speaks of: one of several that moved alone; NULL for all devices, and where none is told.
     device VARCHAR,
-    -- Metric, operator, span or change it speaks of.
+    -- Metric, operator, span or change it speaks of; of a group NAME:GROUP with NAME of groups.toml
+    -- ('call_time:GET /search', 'family_share:KERNEL', 'cohort_ttft:tenant X'), of a log line its template.
     subject VARCHAR NOT NULL,
     -- One sentence for people.
     statement VARCHAR NOT NULL,

@@ -1,18 +1,24 @@
+-- Bins of ten seconds that a log covers whole, first and last line left out; lines count that have a time.
+CREATE VIEW log_bin AS
+SELECT
+    -- The log.
+    src.id AS source_id,
+    -- 'incident' or 'baseline'.
+    src.part,
+    -- Number of the bin: tens of seconds since the Unix epoch.
+    b.bin
+FROM (
+    SELECT source_id, min(ts_ns) // 10000000000 AS first_bin, max(ts_ns) // 10000000000 AS last_bin
+    FROM log
+    GROUP BY source_id
+) AS l
+JOIN source AS src ON src.id = l.source_id
+CROSS JOIN LATERAL (SELECT unnest(range(first_bin + 1, last_bin)) AS bin) AS b;
+
 -- What logs, and the attributes of requests, say; same form as role_value.
 -- Rows exist only where the recordings could show the thing at all: a share of nothing is not zero.
 CREATE VIEW context_value AS
--- Bins of ten seconds that a log covers whole, with its lines. Lines count that have a time.
-WITH log_bin AS (
-    SELECT src.id AS source_id, src.part, b.bin
-    FROM (
-        SELECT source_id, min(ts_ns) // 10000000000 AS first_bin, max(ts_ns) // 10000000000 AS last_bin
-        FROM log
-        GROUP BY source_id
-    ) AS l
-    JOIN source AS src ON src.id = l.source_id
-    CROSS JOIN LATERAL (SELECT unnest(range(first_bin + 1, last_bin)) AS bin) AS b
-),
-line AS (
+WITH line AS (
     SELECT src.part, l.source_id, l.ts_ns // 10000000000 AS bin, l.template,
         coalesce(regexp_matches(lower(l.message), '(re|jit[ -]?)?compil(e|ing|ation)|autotun'), false) AS compiles,
         coalesce(l.level IN ('warning', 'error', 'critical'), false) AS is_bad

@@ -58,4 +58,5 @@ SELECT
     -- Denominator.
     sum(den) AS den
 FROM span_value
+WHERE ts_ns IS NOT NULL
 GROUP BY ALL;
