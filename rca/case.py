@@ -20,7 +20,7 @@ from rca.durable import whole
 from rca.errors import CaseError, QueryError
 from rca.parsers.format import Rows
 
-SCHEMA_VERSION = "4"
+SCHEMA_VERSION = "5"
 _BATCH_ROWS = 100_000
 _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not move the end
     "gpu_op": ("start_ns", "CASE WHEN flaw IS NULL THEN start_ns + dur_ns ELSE start_ns END"),

@@ -13,6 +13,7 @@ from rca.findings import graph
 from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
 from rca.postmortem.section import Section
+from rca.postmortem.services import tell as tell_services
 
 _ATTRIBUTES = 8
 _NAMES = 5
@@ -29,7 +30,7 @@ def tell(case: Case, answer: Answer) -> list[Section]:
         about = (_slow, _radius, _drivers, _tail, _context, _heat, _indicators, _memory, _versions,
                  _storms, _depth, _graph)  # fmt: skip
         sections = [s for tell_one in about for s in tell_one(answer)] + sections
-    return sections
+    return [*tell_services(case, answer), *sections]
 
 
 def _biased(answer: Answer) -> list[str]:
