@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from rca.answer import Answer
 from rca.case import Case
 from rca.findings import graph
-from rca.findings.records import Memory
+from rca.findings.records import Indicator, Memory
 from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
 from rca.postmortem.section import Section
@@ -219,10 +219,15 @@ def _indicators(answer: Answer) -> Iterator[Section]:
     if rows:
         yield Section(
             "Indicators",
-            [_INDICATORS_READ, *(i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged)],
+            [_INDICATORS_READ, *(i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged or _is_open(i))],
             ("Figure", "Healthy", "Incident", "Out of bounds", "By the usual formula", "That formula, and its flaw"),
             rows, "SELECT * FROM indicator",
         )  # fmt: skip
+
+
+def _is_open(one: Indicator) -> bool:
+    """Whether it has a limit, and the recordings do not say which side of it the value is on."""
+    return one.bound is not None and one.is_flagged is None
 
 
 def _is_filling(one: Memory) -> bool:
