@@ -8,7 +8,7 @@ import pytest
 from telemetry_builder import add_series, add_source, at
 
 from rca.case import Case
-from rca.findings.amplification import BOUND, Side, load_on, measure
+from rca.findings.amplification import BOUND, Side, _alike, load_on, measure
 from rca.findings.records import Cohort, Indicator
 from rca.roles import assign
 
@@ -107,3 +107,22 @@ def test_below_the_limit_nothing_is_flagged_and_what_was_not_seen_is_said() -> N
 
 def test_calls_that_do_not_go_with_the_misses_are_no_origin() -> None:
     assert found(60.0, 1.0, 0.1, []) == {}
+
+
+def test_a_burst_that_is_served_later_still_names_its_origin() -> None:
+    """Misses come in the first steps, the origin answers them one after the other."""
+    old = side(100, 1.0, [0.0] * 12, 0.2)
+    misses = np.array([60.0, 20.0] + [0.0] * 10)
+    served = np.array([2.0] + [8.0] * 9 + [6.0, 0.0])
+    new = Side(np.full(12, 100.0), 100.0 - misses, served, np.full(12, 5.0))
+    steady = Side(
+        np.full(12, 100.0), 100.0 - misses, served + np.full(12, 30.0), np.full(12, 5.0)
+    )
+    assert (
+        np.corrcoef(np.concatenate([old.calls, served]), np.concatenate([old.misses, misses]))[
+            0, 1
+        ]
+        < 0.5
+    )
+    assert _alike((old, new)) == pytest.approx(1.0)
+    assert _alike((old, steady)) < 0.5

@@ -2,7 +2,7 @@
 
 A cache's origin is loaded by the lookups that it does not answer: ρ = λ(1−h)/μ. What is recorded of
 that are lookups and hits (λ, h) and the calls to other services; the origin is the one whose calls rise
-and fall with the misses. Its capacity μ shows only where it was at its limit: where misses came faster
+and fall with the misses, or in all by as many. Its capacity μ shows only where it was at its limit: where misses came faster
 than it answered, or its calls took longer. Without that μ is at least what it served, and ρ at most that.
 """
 
@@ -26,6 +26,8 @@ BOUND = 0.9
 _FEWEST = 4
 _ALIKE = 0.5
 """Correlation of calls with misses from which on a service is taken for the origin."""
+_AGREED = 0.8
+"""The smaller rise from healthy to incident as a share of the larger one from which on both are one."""
 _AT_LIMIT = 0.9
 _OUTRUN = 1.2
 _SLOWER = 1.5
@@ -78,15 +80,17 @@ def measure(case: Case, cohort: Cohort) -> Iterator[Indicator]:
         )
         if len(lookups) < 2 * _FEWEST or (lookups["den"] == 1).all():
             continue
-        found = {}
-        for origin in rates["service"].unique().sort():
-            sides = _sides(table, cohort, cache, origin)
-            if origin != cache and sides:
-                found[origin] = (_alike(sides), sides)
-        best = max(found, key=lambda name: found[name][0], default=None)
-        if best is None or found[best][0] < _ALIKE:
+        # Misses before the window are served in it: all of the incident's recording names the origin.
+        found = {
+            origin: _alike(sides)
+            for origin in rates["service"].unique().sort()
+            if origin != cache and (sides := _sides(table, cohort, cache, origin, whole=True))
+        }
+        best = max(found, key=lambda name: found[name], default=None)
+        sides = _sides(table, cohort, cache, best) if best is not None else None
+        if best is None or found[best] < _ALIKE or sides is None:
             continue
-        old, new = found[best][1]
+        old, new = sides
         load = load_on(old, new)
         if load is not None:
             yield from _told(case, f"{cache} → {best}", old, new, load)
@@ -160,7 +164,10 @@ def _power(first_ns: float, ratio: float | None, n: int) -> float | None:
 
 
 def _alike(sides: tuple[Side, Side]) -> float:
-    """Correlation of the origin's calls with the misses over both sides; 0 where one does not move."""
+    """How well the origin's calls go with the misses, 0 to 1: step by step, or as they rise in all.
+
+    A burst of misses is served one after the other, later than it came.
+    """
     calls, misses = (
         np.concatenate([getattr(s, name) for s in sides]) for name in ("calls", "misses")
     )
@@ -168,18 +175,26 @@ def _alike(sides: tuple[Side, Side]) -> float:
     calls, misses = calls[known], misses[known]
     if len(calls) < 2 * _FEWEST or calls.std() == 0 or misses.std() == 0:
         return 0.0
-    return float(np.corrcoef(calls, misses)[0, 1])
+    rises = [float(np.nanmean(sides[1].calls) - np.nanmean(sides[0].calls)),
+             float(np.nanmean(sides[1].misses) - np.nanmean(sides[0].misses))]  # fmt: skip
+    agreed = min(rises) / max(rises) if min(rises) > 0 else 0.0
+    return max(float(np.corrcoef(calls, misses)[0, 1]), agreed if agreed >= _AGREED else 0.0)
 
 
 def _sides(
-    table: pl.DataFrame, cohort: Cohort, cache: str, origin: str
+    table: pl.DataFrame, cohort: Cohort, cache: str, origin: str, *, whole: bool = False
 ) -> tuple[Side, Side] | None:
-    """Healthy side and window of a cache and a service; None where one has too few steps."""
+    """Healthy side and window of a cache and a service; None where one has too few steps.
+
+    Beside a baseline all of the incident's recording stands for the window when it is the `whole`.
+    """
     inside = (pl.col("part") == "incident") & pl.col("ts_ns").is_between(
         cohort.start_ns, cohort.end_ns
     )
     early = (pl.col("part") == "incident") & (pl.col("ts_ns") < cohort.start_ns)
     outside = pl.col("part") == "baseline" if cohort.reference == "baseline" else early
+    if whole and cohort.reference == "baseline":
+        inside = pl.col("part") == "incident"
     wanted = {"cache_hit_rate": cache, "downstream_rate": origin, "downstream_latency": origin}
     sides = []
     for chosen in (outside, inside):

@@ -79,7 +79,8 @@ def _chosen(known: Sequence[Evidence], signal: int) -> Evidence | None:
 def _cell(one: Evidence | None) -> str:
     if one is None:
         return ""
-    values = " → ".join(quantity(v, one.unit) for v in (one.reference, one.observed))
+    before, after = (quantity(v, one.unit) for v in (one.reference, one.observed))
+    values = f"{before} → {after}" if before != after else f"steady at {after}"
     return f"{role_words(one.role or '')} {values} {printable(one.id, 12)}"
 
 
