@@ -8,6 +8,8 @@ import case_builder
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from test_gpu_findings import call
 from test_gpu_views import build, op
 from test_summary import shown
@@ -62,6 +64,70 @@ def test_devices_count_alike_on_both_sides() -> None:
         assert list(bound.shares(case)) == ["incident"]
     with build([]) as empty:
         assert bound.line(empty) == "" and tell(empty) == []
+
+
+Interval = tuple[int, int, int]  # start, length, thread
+intervals = st.lists(
+    st.tuples(st.integers(0, 400), st.integers(1, 300), st.integers(1, 2)),
+    min_size=1,
+    max_size=9,
+)
+moments = st.lists(st.tuples(st.integers(-20, 700), st.integers(1, 2)), min_size=1, max_size=9)
+
+
+def with_calls(gpu: list[dict[str, Any]], cpu: list[dict[str, Any]]) -> Case:
+    """A case of one recording whose calls and ranges have threads."""
+    case = build(gpu)
+    rows = [{"source_id": 1, "id": i} | row for i, row in enumerate(cpu)]
+    case.insert("cpu_op", pl.DataFrame(rows, infer_schema_length=None))
+    return case
+
+
+def innermost(ranges: list[Interval], at: int, tid: int) -> list[int]:
+    """Ranges that hold a moment, the one that began last first; nested, overlapping or not."""
+    held = [
+        i for i, (start, dur, t) in enumerate(ranges) if t == tid and start <= at < start + dur
+    ]
+    return sorted(held, key=lambda i: (-ranges[i][0], -i))
+
+
+@settings(max_examples=60, deadline=None)
+@given(intervals, moments, st.sampled_from([1, 1_000_003]))
+def test_ranges_and_waits_are_those_that_hold_the_call(
+    ranges: list[Interval], calls: list[tuple[int, int]], scale: int
+) -> None:
+    """Sought within steps of time, the same is found as by holding each call against each range."""
+    gpu = [op(2000 * scale + i, 7 + i, correlation=i) for i in range(len(calls))]
+    notes = [
+        {"kind": "annotation", "name": f"r{i}", "start_ns": s * scale, "dur_ns": d * scale, "pid": 1, "tid": t}
+        for i, (s, d, t) in enumerate(ranges)
+    ]  # fmt: skip
+    launches = [call(at * scale, 1, i, tid=t) for i, (at, t) in enumerate(calls)]
+    with with_calls(gpu, [*notes, *launches]) as case:
+        expected: dict[str, list[int]] = {}
+        for i, (at, tid) in enumerate(calls):
+            for place, held in enumerate(innermost(ranges, at, tid)):
+                row = expected.setdefault(f"r{held}", [0, 0, 0])
+                row[0], row[1], row[2] = (
+                    row[0] + 1,
+                    row[1] + 7 + i,
+                    row[2] + (7 + i) * (place == 0),
+                )
+        found = case.rows("SELECT name, ops, gpu_ns, self_ns FROM gpu_range ORDER BY name")
+        assert found == [(name, *row) for name, row in sorted(expected.items())]
+    starts = dict.fromkeys(start for start, _, _ in ranges)
+    ops = [next(r for r in ranges if r[0] == start) for start in starts]  # no two begin at once
+    inside = [note | {"kind": "op", "name": f"r{i}", "start_ns": s * scale, "dur_ns": d * scale, "tid": t}
+              for i, (note, (s, d, t)) in enumerate(zip(notes, ops, strict=False))]  # fmt: skip
+    waits = [call(at * scale, 3, None, "cudaStreamSynchronize", tid=t) for at, t in calls]
+    with with_calls([op(0, 1)], [*inside, *waits]) as case:
+        times: dict[str, int] = {}
+        for at, tid in calls:
+            for held in innermost(ops, at, tid)[:1]:
+                times[f"r{held}"] = times.get(f"r{held}", 0) + 1
+        assert case.rows("SELECT op, count FROM implicit_sync ORDER BY op") == sorted(
+            times.items()
+        )
 
 
 def test_what_large_captures_lack_is_said(monkeypatch: pytest.MonkeyPatch) -> None:

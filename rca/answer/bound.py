@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakKeyDictionary
+
 from rca.case import Case
 from rca.plain import percent
 
@@ -39,12 +41,22 @@ _MOST = 0.5
 _SMALL = 0.01
 
 
-def shares(case: Case) -> dict[str, dict[str, float]]:
-    """By side the share of each state in the devices' spans, largest first; empty without GPU work."""
-    found: dict[str, dict[str, float]] = {}
-    for part, state, share in case.rows(_SQL):
-        found.setdefault(part, {})[state] = share
-    return found
+Sides = dict[str, dict[str, float]]
+_known: WeakKeyDictionary[Case, tuple[int, Sides]] = WeakKeyDictionary()
+
+
+def shares(case: Case) -> Sides:
+    """By side the share of each state in the devices' spans, largest first; empty without GPU work.
+
+    Worked out once for terminal and documents, and again when a recorded table has changed.
+    """
+    known = _known.get(case)
+    if known is None or known[0] != case.generation:
+        found: Sides = {}
+        for part, state, share in case.rows(_SQL):
+            found.setdefault(part, {})[state] = share
+        known = _known[case] = (case.generation, found)
+    return known[1]
 
 
 def name(states: dict[str, float]) -> str:

@@ -10,8 +10,8 @@ from rca.plain import duration, number, percent, printable
 from rca.postmortem.section import Section
 
 _ROWS = 12
-_MOST_CALLS = 300_000
-"""Calls of a case beyond which ranges and waits are left to a query: each call is sought in all ranges."""
+_MOST_CALLS = 3_000_000
+"""Calls of a case beyond which ranges and waits are left to a query: they take seconds for each million."""
 _IDLE = {
     "no request": "no request in flight",
     "sync, then host": "a thread waited for the GPU, then launched anew",
