@@ -320,7 +320,7 @@ def test_experiment_shows_doses_candidates_and_effects() -> None:
             case.execute(
                 "INSERT INTO trial_arm VALUES (?, 0, 'twin', ?, ?)", [arm, figure, value]
             )
-    effect = {"ratio": 4.0, "low": 3.5, "high": 4.6, "pairs": 6}
+    effect = {"ratio": 4.0, "low": 3.5, "high": 4.6, "cliffs_delta": 1.0, "pairs": 6}
     details = {
         "effects": {"fault": {"ttft_p50": effect}},
         "seed": 3,
@@ -334,7 +334,7 @@ def test_experiment_shows_doses_candidates_and_effects() -> None:
         ["kv_pool_too_small", "1", "×4", "×1"],
         ["overload", "1", "×1.5", "×1"],
     ]
-    assert effects.rows == [["fault", "ttft_p50", "×4 [3.5–4.6]", "6"]]
+    assert effects.rows == [["fault", "ttft_p50", "×4 [3.5–4.6]", "1", "6"]]
     assert found.n_steady == 1
     assert found.details == [("seed", "3"), ("noise, ttft p50", "0.02")]
 

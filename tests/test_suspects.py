@@ -36,7 +36,7 @@ def test_single_slow_calls_of_a_healthy_time_hide_no_culprit() -> None:
     usual = [0.004, 0.0045, 0.005, 0.0042] * 15
     delayed = moved("orders", [*usual, 3.0, 3.0, 3.0], [1.5] * 20)
     strayed = moved("carts", usual, [0.006] * 20)
-    assert [service for _, service, _ in score([strayed, delayed])] == ["orders", "carts"]
+    assert [m.signal.service for _, m in score([strayed, delayed])] == ["orders", "carts"]
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ KEYS = {
         "cause", "class", "score", "confidence", "explained_share", "change", "evidence", "contradicting",
         "competitors", "missing",
     },
-    "suspects": {"service", "metric", "score"},
+    "suspects": {"service", "metric", "score", "role", "reference", "observed", "unit", "spreads"},
     "attribution": {"part", "delta_ns", "share"},
     "fixes": {
         "kind", "phase", "target", "change", "action", "file", "undo", "risk", "reversible",

@@ -135,7 +135,10 @@ def test_the_study_is_kept_in_the_case(case: Path) -> None:
     result = CliRunner().invoke(app, ["trial", str(case), "--what-if", "replicas", "--json"])
     assert result.exit_code == 0, result.output
     found = json.loads(result.output)
-    assert "CPU model" in found["claim"]
+    assert (
+        found["claim"]
+        == "figures of the model (twin, cost model of a CPU): mechanism and direction only"
+    )
     with Case.open(case, read_only=True) as opened:
         rows = what_if.read(opened, "replicas")
     assert [row._asdict() for row in rows] == found["rows"]
@@ -148,7 +151,9 @@ def test_tables_for_people_name_the_recommendation(case: Path) -> None:
         study = what_if.run(opened, "replicas")
     text = io.StringIO()
     what_if.render(study, Console(file=text, width=120))
-    assert "of the CPU model" in text.getvalue()
+    assert "Figures of the model (twin, cost model of a CPU), not of production" in " ".join(
+        text.getvalue().split()
+    )
     assert "* replicas=" in text.getvalue()
 
 

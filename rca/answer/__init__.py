@@ -103,6 +103,16 @@ class Suspect:
     service: str | None
     metric: str
     score: float
+    role: str | None
+    reference: float | None
+    observed: float | None
+    unit: str
+    spreads: float | None
+
+    @property
+    def is_symptom(self) -> bool:
+        """Whether users feel it: latency, errors."""
+        return self.role in _symptoms()
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from rca.answer import bound
 from rca.case import Case
 from rca.plain import duration, percent, printable, size
 
@@ -68,6 +69,8 @@ def told(case: Case) -> list[tuple[str, str]]:
         lines.append(
             ("GPU", f"and {len(devices) - _DEVICES} more devices, see the view gpu_breakdown")
         )
+    told_bound = bound.line(case) if devices else ""
+    lines += [("GPU", told_bound)] if told_bound else []
     lines += [("GPU", _bandwidth(*row)) for row in case.rows(_BANDWIDTH_SQL, [_DEVICES])]
     for kind, view in (("KERNELS", "kernel_summary"), ("CALLS", "api_summary")):
         for name, count, total in case.rows(_NAMES_SQL.format(view=view), [_NAMES]):

@@ -9,7 +9,16 @@ from markupsafe import escape
 from rich.console import Console
 from rich.text import Text
 
-from rca.answer import Answer, Evidence, Hypothesis, captures, read, rulings, wording
+from rca.answer import (
+    Answer,
+    Evidence,
+    Hypothesis,
+    captures,
+    read,
+    rulings,
+    suspicion,
+    wording,
+)
 from rca.case import Case
 from rca.errors import CaseError, QueryError
 from rca.plain import confidence, duration, number, percent, printable, size
@@ -211,6 +220,9 @@ def _unknown(case: Case, answer: Answer) -> Iterator[Row]:
     yield "UNKNOWN", f"not diagnosed{guess}", "bold yellow"
     yield "", printable(answer.verdict.reason, 240), ""
     yield from _captures(case)
+    suspect = suspicion.most_changed(answer)
+    if suspect:
+        yield "SUSPECT", suspect, "bold"
     yield from _moved(answer)
     for position, other in enumerate(answer.hypotheses[:3]):
         contrary = "; ".join(_cite(e) for e in wording.against(answer, other)[:2])

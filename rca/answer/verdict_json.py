@@ -28,8 +28,7 @@ def verdict(case: Case) -> dict[str, Any]:
         "verdict": _verdict(answer),
         "hypotheses": [_hypothesis(answer, i) for i in range(len(answer.hypotheses))],
         "suspects": [
-            {"service": s.service, "metric": s.metric, "score": s.score}
-            for s in answer.suspects
+            {k: v for k, v in vars(s).items() if k != "rank"} for s in answer.suspects
         ],
         "attribution": [
             {"part": p.part, "delta_ns": round(p.delta_ns), "share": p.share}

@@ -19,6 +19,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -33,7 +34,7 @@ from rca.evidence.moves import (
     robust_spread,
     whole_span,
 )
-from rca.signals import Signal, load
+from rca.signals import Signal, load, meanings
 
 _KEPT = 200
 _FEWEST_SPANS = 5
@@ -41,7 +42,8 @@ _ENOUGH = 8
 """Points from which on a median says what is usual."""
 _OWN_FLOOR = 1e-4
 """Spread that a metric has at least beside others of its service, as a share of its mean."""
-_SPAN_ROLES = ("call_gap", "span_self", "span_errors")
+_SPAN_TIMES = ("call_gap", "span_self")
+_SPAN_ROLES = (*_SPAN_TIMES, "span_errors")
 
 
 @cache
@@ -65,16 +67,25 @@ def rank(case: Case, spans: Sequence[Signal] | None = None) -> None:
     signals = [*load(case), *(load(case, spans=True) if spans is None else spans)]
     moves = [m for s in signals if s.role != "span_time" and (m := measure(s, span))]
     scored = score(moves)
-    rows = [
-        {"rank": i + 1, "service": service or None, "metric": metric, "score": value}
-        for i, (value, service, metric) in enumerate(scored[:_KEPT])
-    ]
+    rows = [_row(i + 1, value, move) for i, (value, move) in enumerate(scored[:_KEPT])]
     if rows:
         case.insert("suspect", pl.DataFrame(rows, infer_schema_length=None))
 
 
-def score(moves: Sequence[Move]) -> list[tuple[float, str, str]]:
-    """(score, service, metric or operation), best first."""
+def _row(place: int, value: float, move: Move) -> dict[str, Any]:
+    role = move.signal.role
+    known = meanings().get(role)
+    unit = "s" if role in _SPAN_TIMES else "share" if role == "span_errors" else "as exported"
+    return {
+        "rank": place, "service": move.signal.service or None, "metric": _name(move), "score": value,
+        "role": role if known or role in _SPAN_ROLES else None,
+        "reference": move.reference.pooled(), "observed": move.observed.pooled(),
+        "unit": known.unit if known else unit, "spreads": _spreads(move),
+    }  # fmt: skip
+
+
+def score(moves: Sequence[Move]) -> list[tuple[float, Move]]:
+    """Scores, best first, each with the move of its service that takes this place."""
     counted = [m for m in moves if len(m.reference.ts_ns) >= MIN_POINTS and not _too_few(m)]
     levels: dict[str, list[float]] = {}
     for move in counted:
@@ -83,22 +94,26 @@ def score(moves: Sequence[Move]) -> list[tuple[float, str, str]]:
     found = [(_one(m, usual[m.signal.role]), m.signal.service, _name(m)) for m in counted]
     found.sort(key=lambda row: (-row[0], row[1], row[2]))
     named = _by_own_spread(counted)
-    return [(value, service, next(named[service])) for value, service, _ in found]
+    return [(value, next(named[service])) for value, service, _ in found]
 
 
-def _by_own_spread(moves: Sequence[Move]) -> dict[str, Iterator[str]]:
-    """Service → its metrics, those first that left their own spread furthest."""
+def _by_own_spread(moves: Sequence[Move]) -> dict[str, Iterator[Move]]:
+    """Service → its moves, those first that left their own spread furthest."""
     ordered = sorted(moves, key=lambda m: (-_own(m), _name(m)))
     services = {m.signal.service for m in moves}
-    return {s: iter([_name(m) for m in ordered if m.signal.service == s]) for s in services}
+    return {s: iter([m for m in ordered if m.signal.service == s]) for s in services}
 
 
 def _own(move: Move) -> float:
+    return float(np.log1p(_spreads(move))) * weight(move.signal.role)
+
+
+def _spreads(move: Move) -> float:
+    """How many of its own standard deviations the mean moved by."""
     before, after = move.reference.values, move.observed.values
     mean = float(np.mean(before))
     spread = max(float(np.std(before)), _OWN_FLOOR * abs(mean), 1e-9)
-    z = abs(float(np.mean(after)) - mean) / spread
-    return float(np.log1p(z)) * weight(move.signal.role)
+    return abs(float(np.mean(after)) - mean) / spread
 
 
 def _name(move: Move) -> str:

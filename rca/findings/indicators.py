@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 
 from rca.case import Case
+from rca.findings import amplification
 from rca.findings.cohort import query
 from rca.findings.queueing import TRUSTED, Replayed
 from rca.findings.records import Cohort, Indicator
@@ -38,6 +39,7 @@ def measure(case: Case, cohort: Cohort, replayed: Replayed | None) -> None:
     new = requests.filter(pl.col("side") == "window")
     found = [*_jitter(old, new), *_spread(old, new), *_drift(old, new), *_tenants(old, new)]
     found += [*_cold_keys(case, cohort), *_hit_rates(case, cohort), *_replay(replayed)]
+    found += amplification.measure(case, cohort)
     if cohort.is_sampled:
         found = [_sampled(i) if i.subject == "" else i for i in found]
     if found:

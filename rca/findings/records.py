@@ -84,8 +84,13 @@ class ContextBand:
     n: int
     ttft_p50_ns: float | None
     ttft_p95_ns: float | None
+    ttft_p95_low_ns: float | None
+    ttft_p95_high_ns: float | None
     itl_p50_ns: float | None
     itl_p99_ns: float | None
+    itl_p99_low_ns: float | None
+    itl_p99_high_ns: float | None
+    itl_stddev_ns: float | None
     share_slow: float | None
     share_low: float | None
     share_high: float | None

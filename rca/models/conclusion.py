@@ -90,11 +90,12 @@ def _on_fix(pairing: Pairing, slow: Sequence[str]) -> Verdict:
         return Verdict("inconclusive", "the placebo mends it too")
     costs = side_effects(pairing, slow)
     price = f"; side effect of the fix: {', '.join(costs)}" if costs else ""
-    if all(_is_mended(pairing, "fix", figure) for figure in slow):
+    rules = {figure: _mended_by(pairing, "fix", figure) for figure in slow}
+    if all(rules.values()):
         return Verdict(
             "validated",
             f"reproduced in {PAIRS} of {PAIRS} pairs, most like the incident, "
-            f"mended by another knob and not by a placebo{price}",
+            f"mended by another knob and not by a placebo ({_rules_told(rules)}){price}",
         )
     share = min(_mended_share(pairing, figure) for figure in slow)
     if share >= _HALF_MENDED:
@@ -127,16 +128,36 @@ def side_effects(pairing: Pairing, mended: Sequence[str]) -> list[str]:
 
 
 def _is_mended(pairing: Pairing, arm: str, figure: str) -> bool:
-    """Whether the whole interval lies below a tenth more than healthy.
+    return bool(_mended_by(pairing, arm, figure))
 
-    A busy machine widens intervals. One that holds healthy passes as well, when even its
-    worst end takes four fifths of the least effect away.
+
+def _mended_by(pairing: Pairing, arm: str, figure: str) -> str:
+    """The rule by which an arm mends a figure, in words; empty where it does not.
+
+    The whole interval lies below a tenth more than healthy. A busy machine widens intervals. One
+    that holds healthy passes as well, when even its worst end takes four fifths of the least
+    effect away.
     """
     effect, fault = pairing.effect(arm, figure), pairing.effect("fault", figure)
     if effect is None or fault is None:
-        return False
+        return ""
+    if effect.high < FIXED_BELOW:
+        return f"its whole interval lies below ×{FIXED_BELOW:.3g} of healthy"
     left = math.log(max(effect.high, 1.0)) / max(math.log(fault.low), 1e-9)
-    return effect.high < FIXED_BELOW or (effect.low <= 1.0 and 0 <= left <= 1 - _NEARLY_ALL)
+    if effect.low <= 1.0 and 0 <= left <= 1 - _NEARLY_ALL:
+        return (
+            f"its interval holds healthy, and even the worst end of it, ×{effect.high:.3g}, takes "
+            f"{percent(_NEARLY_ALL)} of the least effect of the fault, ×{fault.low:.3g}, away"
+        )
+    return ""
+
+
+def _rules_told(rules: Mapping[str, str]) -> str:
+    """Figures with the rule that each passed, those of one rule together."""
+    figures: dict[str, list[str]] = {}
+    for figure, rule in rules.items():
+        figures.setdefault(rule, []).append(figure)
+    return "; ".join(f"{', '.join(names)}: {rule}" for rule, names in figures.items())
 
 
 def _may_be_mended(pairing: Pairing, figure: str) -> bool:

@@ -98,16 +98,22 @@ def _fidelity(case: Case) -> Table:
 def _what_if(case: Case) -> list[Table]:
     """What each study recommends, with all figures of the setting."""
     tables: dict[str, list[list[str]]] = {}
-    for study, setting, load, engine, figure, value, unit in case.rows(
-        "SELECT study, setting, load, engine, figure, value, unit FROM what_if "
+    devices: dict[str, dict[str, None]] = {}
+    for study, setting, load, engine, figure, value, unit, device in case.rows(
+        "SELECT study, setting, load, engine, figure, value, unit, device FROM what_if "
         "WHERE recommended ORDER BY study, rowid"
     ):
         shown = {"ns": duration, "share": percent}.get(unit, number)(value)
         at = "" if load is None else f"×{number(load)}"
         tables.setdefault(study, []).append([setting, at, engine, figure, shown])
+        devices.setdefault(study, {})[device] = None
     head = ["Setting", "Load", "Engine", "Figure", "Value"]
     return [
-        Table(f"What if, {study}: what the CPU model recommends", head, rows)
+        Table(
+            f"What if, {study}: what the model recommends ({'; '.join(devices[study])})",
+            head,
+            rows,
+        )
         for study, rows in tables.items()
     ]
 
@@ -221,6 +227,7 @@ def _effects(effects: dict[str, dict[str, dict[str, Any]]]) -> Table:
             arm,
             figure,
             f"×{number(e['ratio'])} [{number(e['low'])}–{number(e['high'])}]",
+            _delta(e.get("cliffs_delta")),
             str(e["pairs"]),
         ]
         for arm, figures in sorted(effects.items())
@@ -229,9 +236,14 @@ def _effects(effects: dict[str, dict[str, dict[str, Any]]]) -> Table:
     ]
     return Table(
         "Effects over pairs of runs",
-        ["Set-up", "Figure", "Ratio to healthy, 95 % interval", "Pairs"],
+        ["Set-up", "Figure", "Ratio to healthy, 95 % interval", "Cliff's delta", "Pairs"],
         rows,
     )
+
+
+def _delta(value: Any) -> str:
+    """How seldom the runs of two set-ups overlap: 1 or -1 never, 0 when they are alike."""
+    return "" if value is None else number(float(value))
 
 
 def _ranks(ranks: list[dict[str, Any]]) -> Table:

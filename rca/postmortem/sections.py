@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from rca.answer import Answer, Evidence, wording
 from rca.case import Case
 from rca.findings import graph
-from rca.findings.records import Memory
+from rca.findings.records import Indicator, Memory
 from rca.plain import duration, moment, number, percent, printable, quantity, role_words, size
 from rca.postmortem.gpu_sections import tell as tell_gpu
 from rca.postmortem.pattern_sections import tell as tell_patterns
 from rca.postmortem.section import Section
+from rca.postmortem.services import tell as tell_services
 
 _ATTRIBUTES = 8
 _NAMES = 5
@@ -23,17 +24,20 @@ _GROUPS = 5
 """Rows that each kind of group gets."""
 _SMALL = 0.01
 _LEAK = 0.9
+_FULL = 0.9
 
 
 def tell(case: Case, answer: Answer) -> list[Section]:
     """The sections of a case, those about requests first."""
     found = answer.findings
     sections = [*tell_patterns(case), *_groups(answer), *tell_gpu(case), *_lint(case)]
-    if found.cohort is not None and found.cohort.is_incident:
+    if found.cohort is None or not found.cohort.is_incident:
+        sections = [*_memory(answer), *sections]
+    else:
         about = (_slow, _radius, _drivers, _tail, _context, _heat, _indicators, _memory, _versions,
                  _storms, _depth, _graph)  # fmt: skip
         sections = [s for tell_one in about for s in tell_one(answer)] + sections
-    return sections
+    return [*tell_services(case, answer), *sections]
 
 
 def _biased(answer: Answer) -> list[str]:
@@ -142,18 +146,37 @@ def _context(answer: Answer) -> Iterator[Section]:
     bands = answer.findings.latency_by_context
     if len({b.from_tokens for b in bands}) < 2:
         return
-    rows = [
-        (f"{b.from_tokens} to {b.below_tokens - 1}", "incident" if b.side == "window" else "healthy", number(b.n),
-         duration(b.ttft_p50_ns) if b.ttft_p50_ns is not None else "",
-         duration(b.itl_p50_ns) if b.itl_p50_ns is not None else "",
-         percent(b.share_slow) if b.share_slow is not None else "")
-        for b in bands
-    ]  # fmt: skip
+    columns = {
+        "Prompt tokens": [f"{b.from_tokens} to {b.below_tokens - 1}" for b in bands],
+        "Side": ["incident" if b.side == "window" else "healthy" for b in bands],
+        "Requests": [number(b.n) for b in bands],
+        "First token, median": [_time(b.ttft_p50_ns) for b in bands],
+        "First token, P95 (95 %)": [_time(b.ttft_p95_ns, b.ttft_p95_low_ns, b.ttft_p95_high_ns) for b in bands],
+        "Between tokens, median": [_time(b.itl_p50_ns) for b in bands],
+        "Between tokens, P99 (95 %)": [_time(b.itl_p99_ns, b.itl_p99_low_ns, b.itl_p99_high_ns) for b in bands],
+        "Jitter (σ of the time between)": [_time(b.itl_stddev_ns) for b in bands],
+        "Slow": [percent(b.share_slow) if b.share_slow is not None else "" for b in bands],
+    }  # fmt: skip
+    kept = {name: values for name, values in columns.items() if any(values)}
+    rows = list(zip(*kept.values(), strict=True))
     yield Section(
-        "By prompt length", [_limit(answer), *_biased(answer)],
-        ("Prompt tokens", "Side", "Requests", "First token, median", "Between tokens, median", "Slow"),
-        rows[: 2 * _ROWS], "SELECT * FROM latency_by_context",
+        "By prompt length", [_limit(answer), *_biased(answer)], tuple(kept), rows[: 2 * _ROWS],
+        "SELECT * FROM latency_by_context",
     )  # fmt: skip
+
+
+def _time(value: float | None, low: float | None = None, high: float | None = None) -> str:
+    """A latency and its interval; without an upper end the requests are too few for one."""
+    if value is None:
+        return ""
+    if low is None:
+        return duration(value)
+    end = (
+        f"{duration(low)} to {duration(high)}"
+        if high is not None
+        else f"{duration(low)} or more"
+    )
+    return f"{duration(value)} ({end})"
 
 
 def _heat(answer: Answer) -> Iterator[Section]:
@@ -199,20 +222,32 @@ def _indicators(answer: Answer) -> Iterator[Section]:
     if rows:
         yield Section(
             "Indicators",
-            [_INDICATORS_READ, *(i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged)],
+            [_INDICATORS_READ, *(i.statement[:1].upper() + i.statement[1:] + "." for i in shown if i.is_flagged or _is_open(i))],
             ("Figure", "Healthy", "Incident", "Out of bounds", "By the usual formula", "That formula, and its flaw"),
             rows, "SELECT * FROM indicator",
         )  # fmt: skip
 
 
+def _is_open(one: Indicator) -> bool:
+    """Whether it has a limit, and the recordings do not say which side of it the value is on."""
+    return one.bound is not None and one.is_flagged is None
+
+
+def _is_filling(one: Memory) -> bool:
+    """Whether there is news in how full it is; an allocator fills what it reserved."""
+    return one.kind != "allocator" and (one.used_share or 0.0) >= _FULL
+
+
 def _memory(answer: Answer) -> Iterator[Section]:
+    beside_incident = answer.window.dur_ns is not None
     grown = [
         m for m in answer.findings.memory
         if m.part == "incident" and (m.r_squared or 0.0) >= _LEAK and (m.growth_bytes_per_s or 0.0) > 0
     ]  # fmt: skip
     full = [
-        m for m in answer.findings.memory if m.part == "incident" and m.used_share is not None
-    ]
+        m for m in answer.findings.memory
+        if m.part == "incident" and m.used_share is not None and (beside_incident or _is_filling(m))
+    ]  # fmt: skip
     rows = [
         (_whose(m), f"{size(m.first_bytes)} → {size(m.last_bytes)}",
          f"{size(m.growth_bytes_per_s)}/s since {moment(m.since_ns)}" if m in grown else "",

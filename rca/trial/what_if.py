@@ -43,11 +43,16 @@ class Study:
     left_out: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
+    @property
+    def devices(self) -> str:
+        """What the figures are of: each row names the model or the device that it ran on."""
+        return "; ".join(dict.fromkeys(printable(row.device, 60) for row in self.rows))
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "study": self.name,
-            "claim": "figures of the CPU model: mechanism and direction only",
+            "claim": f"figures of the model ({self.devices}): mechanism and direction only",
             "rows": [row._asdict() for row in self.rows],
             "left_out": self.left_out,
             "notes": self.notes,
@@ -126,7 +131,9 @@ def read(case: Case, study: str) -> list[Row]:
 
 def render(study: Study, console: Console) -> None:
     """Print the study's tables: settings down, loads or figures across."""
-    console.print(f"What if: {study.name}. Figures of the CPU model, not of production.")
+    console.print(
+        f"What if: {study.name}. Figures of the model ({study.devices}), not of production."
+    )
     swept = [row for row in study.rows if row.figure == "slo_share"]
     is_swept = len({row.load for row in swept}) > 1
     if is_swept:

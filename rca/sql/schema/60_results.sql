@@ -137,7 +137,17 @@ CREATE TABLE suspect (
     -- Metric or span.
     metric VARCHAR NOT NULL,
     -- Score; comparable within one case only.
-    score DOUBLE NOT NULL
+    score DOUBLE NOT NULL,
+    -- Role of the metric, or what is meant of the span ('call_gap', 'span_self', 'span_errors'); NULL for other metrics.
+    role VARCHAR,
+    -- Value on the healthy side, in `unit`; NULL when not measured.
+    reference DOUBLE,
+    -- Value in the window, in `unit`; NULL when not measured.
+    observed DOUBLE,
+    -- Unit of both; 'as exported' where the metric's own is not known.
+    unit VARCHAR NOT NULL DEFAULT 'as exported',
+    -- How many standard deviations of its healthy values its mean moved by; NULL when not measured.
+    spreads DOUBLE
 );
 
 -- Added latency in parts that add up.

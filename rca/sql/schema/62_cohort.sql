@@ -157,10 +157,18 @@ CREATE TABLE latency_by_context (
     ttft_p50_ns DOUBLE,
     -- 95th percentile of the time to the first token, ns; NULL below 40 requests.
     ttft_p95_ns DOUBLE,
+    -- Lower end of its 95 % interval by ranks, ns; NULL below 40 requests.
+    ttft_p95_low_ns DOUBLE,
+    -- Upper end of it, ns; NULL below about 80 requests, where the slowest may not reach it.
+    ttft_p95_high_ns DOUBLE,
     -- Median of the mean time between tokens, ns; NULL when not recorded.
     itl_p50_ns DOUBLE,
     -- 99th percentile of the mean time between tokens, ns; NULL below 200 requests.
     itl_p99_ns DOUBLE,
+    -- Lower end of its 95 % interval by ranks, ns; NULL below 200 requests.
+    itl_p99_low_ns DOUBLE,
+    -- Upper end of it, ns; NULL below about 500 requests, where the slowest may not reach it.
+    itl_p99_high_ns DOUBLE,
     -- Standard deviation of the mean time between tokens, ns; NULL below two requests.
     itl_stddev_ns DOUBLE,
     -- Share of requests over the limit, 0 to 1; NULL without a limit.

@@ -13,14 +13,28 @@ WITH call AS (
     SELECT source_id, id, range_name(name) AS name, kind, pid, tid, start_ns, start_ns + dur_ns AS end_ns
     FROM cpu_op
     WHERE kind IN ('annotation', 'nvtx') AND dur_ns > 0
+), grid AS (
+    -- Moments and ranges of one thread meet within steps of time: not each moment is held against each range.
+    SELECT source_id, min(start_ns) AS first_ns, greatest((max(end_ns) - min(start_ns)) // 65536, 1) AS step_ns
+    FROM range
+    GROUP BY source_id
+), stepped AS (
+    SELECT r.*, unnest(range((r.start_ns - g.first_ns) // g.step_ns, (r.end_ns - g.first_ns) // g.step_ns + 1)) AS step
+    FROM range AS r
+    JOIN grid AS g ON g.source_id = r.source_id
+), placed AS MATERIALIZED (
+    SELECT c.*, (c.call_ns - g.first_ns) // g.step_ns AS step
+    FROM call AS c
+    JOIN grid AS g ON g.source_id = c.source_id
 ), inside AS (
     SELECT c.source_id, r.kind, r.name, c.gpu_op_id, c.dur_ns,
         -- The one that began last is the innermost.
         row_number() OVER (PARTITION BY c.source_id, c.gpu_op_id ORDER BY r.start_ns DESC, r.id DESC) = 1
             AS is_innermost
-    FROM call AS c
-    JOIN range AS r
+    FROM placed AS c
+    JOIN stepped AS r
         ON r.source_id = c.source_id
+        AND r.step = c.step
         AND r.tid IS NOT DISTINCT FROM c.tid
         AND r.pid IS NOT DISTINCT FROM c.pid
         AND r.start_ns <= c.call_ns
@@ -146,11 +160,25 @@ WITH wait AS (
     FROM cpu_op
     WHERE (kind = 'op' OR (kind = 'nvtx' AND contains(name, '::')))
         AND dur_ns > 0
+), grid AS (
+    -- As above.
+    SELECT source_id, min(start_ns) AS first_ns, greatest((max(end_ns) - min(start_ns)) // 65536, 1) AS step_ns
+    FROM op
+    GROUP BY source_id
+), stepped AS (
+    SELECT o.*, unnest(range((o.start_ns - g.first_ns) // g.step_ns, (o.end_ns - g.first_ns) // g.step_ns + 1)) AS step
+    FROM op AS o
+    JOIN grid AS g ON g.source_id = o.source_id
+), placed AS MATERIALIZED (
+    SELECT w.*, (w.start_ns - g.first_ns) // g.step_ns AS step
+    FROM wait AS w
+    JOIN grid AS g ON g.source_id = w.source_id
 ), inside AS (
     SELECT w.*, o.name AS op
-    FROM wait AS w
-    JOIN op AS o
+    FROM placed AS w
+    JOIN stepped AS o
         ON o.source_id = w.source_id
+        AND o.step = w.step
         AND o.tid IS NOT DISTINCT FROM w.tid
         AND o.pid IS NOT DISTINCT FROM w.pid
         AND o.start_ns <= w.start_ns
