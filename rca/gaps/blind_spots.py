@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from rca import sampling
 from rca.case import Case
 from rca.plain import percent, printable
 
 ORPHAN_SHARE = 0.02
-SAMPLED_BELOW = 0.9
 PAUSE_STEPS = 3.0
 UNLABELLED_SHARE = 0.5
 _NAMED = 3
@@ -27,7 +27,7 @@ class Gap(NamedTuple):
 def find(case: Case) -> list[Gap]:
     """All blind spots of the incident's telemetry."""
     looks: tuple[Callable[[Case], Iterator[Gap]], ...] = (
-        _orphans, _lost_roots, _batches, _sampling, _memory, _clock, _pauses, _span_labels,
+        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _pauses, _span_labels,
         _series_labels, _identifiers,
     )  # fmt: skip
     return [gap for look in looks for gap in look(case)]
@@ -103,17 +103,36 @@ def _sampling(case: Case) -> Iterator[Gap]:
     rows = case.rows(
         "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
         "ORDER BY CAST(spans AS DOUBLE) / requests, service",
-        (SAMPLED_BELOW,),
+        (sampling.SAMPLED_BELOW,),
     )
+    told = sampling.read(case).why
     if rows:
         service, requests, spans = rows[0]
         of = f" of {printable(service, 60)}" if service else ""
+        told = f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)})"
+    if told:
         yield Gap(
             "sampled_traces",
-            f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)}): "
-            "counts and high quantiles from spans are biased",
+            f"{told}: counts and high quantiles from spans are biased",
             "which single requests were slow, and whose they were",
             "OTEL_TRACES_SAMPLER=always_on for the engine and gateway, or tail sampling that keeps all slow and failed requests",
+        )
+
+
+def _objectives(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT example, message FROM ingest_note WHERE code = 'objective_unchecked' ORDER BY rowid"
+    )
+    if rows:
+        told = "; ".join(
+            f"whether {printable(text, 80)} was kept is not known: {why}" for text, why in rows
+        )
+        yield Gap(
+            "objective_unchecked",
+            told,
+            "whether the promise to users was broken, and when",
+            "scrape the latency histogram of the gateway (http_server_request_duration_seconds) or the engine with a "
+            "bucket whose bound is the limit, or trace every request",
         )
 
 

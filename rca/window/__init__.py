@@ -16,7 +16,7 @@ from rca.case import Case
 from rca.errors import BundleError
 from rca.plain import duration
 from rca.signals import load, meanings
-from rca.window import objective
+from rca.window import counted, objective
 from rca.window.scan import MIN_RATIO, Found, Scan, find
 
 EASED = 0.7
@@ -39,7 +39,9 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     told = _hint(settings or {})
     objectives, _ = objective.read(table(settings or {}, "slo"))
     signals = load(case)
-    spent = objective.broken(objectives, signals)
+    held = counted.hold(case, objectives, signals)
+    spent = held.broken
+    _note_unchecked(case, held)
     if told.start_ns is not None and told.end_ns is not None:
         window = _Window(told.start_ns, told.end_ns, _HINT_MARGIN_NS, None, "hint")
         _write(case, [window], _words(spent, window), None)
@@ -58,6 +60,17 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
         _write_none(case, "unknown", "no latency or error signal to find an incident in")
     else:
         _write_none(case, "none", _quiet(scan), scan)
+
+
+def _note_unchecked(case: Case, held: counted.Held) -> None:
+    """Objectives of which the recordings cannot tell whether they were kept."""
+    case.execute("DELETE FROM ingest_note WHERE code = 'objective_unchecked'")
+    rows = [
+        {"level": "info", "code": "objective_unchecked", "message": why, "count": 1, "example": o.text}
+        for o, why in held.unchecked
+    ]  # fmt: skip
+    if rows:
+        case.insert("ingest_note", pl.DataFrame(rows))
 
 
 class _Claim(NamedTuple):
