@@ -240,6 +240,7 @@ class Answer:
     jurors: list[Juror]
     provenance: dict[str, str]
     findings: records.Findings
+    other_windows: list[Window] = field(default_factory=list)
     guard_rules: list[GuardRule] = field(default_factory=list)
     recorded_until_ns: int | None = None
 
@@ -305,6 +306,7 @@ def read(case: Case) -> Answer:
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
         findings=records.read(case),
+        other_windows=[w for w in windows[1:] if w.dur_ns],
         guard_rules=_records(case, GuardRule, "guard_rule", "ORDER BY id"),
         recorded_until_ns=case.scalar(
             "SELECT max(last_ns + shift_ns) FROM source "

@@ -85,6 +85,8 @@ def _rows(case: Case, answer: Answer) -> Iterator[Row]:
     yield from _recorded(case)
     still = "; no recovery is shown, the recordings end" if answer.is_open else ""
     yield "window", wording.window(answer.window) + still, ""
+    for text, command in wording.other_windows(answer):
+        yield "", f"another: {text} · look at it: {command}", ""
     yield "", "", ""
     tell = {"diagnosed": _diagnosed, "no_incident": _healthy}.get(
         answer.verdict.status, _unknown

@@ -109,6 +109,24 @@ def window(found: Window) -> str:
     return ", ".join(parts)
 
 
+def other_windows(answer: Answer) -> list[tuple[str, str]]:
+    """The windows that are not explained, and for each the command that explains it."""
+    return [(window(w), look_at(w)) for w in answer.other_windows]
+
+
+def look_at(found: Window) -> str:
+    """The command that explains a window."""
+    start, end = (_iso(ns) for ns in (found.start_ns, found.end_ns))
+    return f"rca analyze BUNDLE --window {start} {end}"
+
+
+def _iso(ts_ns: int | None) -> str:
+    """A time as the option --window reads it, exact to the microsecond."""
+    whole, rest = divmod(ts_ns or 0, 1_000_000_000)
+    text = moment(whole * 1_000_000_000).replace(" ", "T")
+    return f"{text}.{rest // 1000:06d}Z" if rest >= 1000 else f"{text}Z"
+
+
 def _no_window(found: Window) -> str:
     healthy = found.status == "none"
     text = "no incident found" if healthy else "no window: nothing to compare with"
