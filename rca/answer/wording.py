@@ -177,9 +177,13 @@ def lag(answer: Answer, change: Change) -> str:
     """When a change came, against the start of the window; within its margin they coincide."""
     lag_ns = (answer.window.start_ns or 0) - change.ts_ns
     margin_ns = answer.window.margin_ns or 0
+    error_ns = 1e9 * change.lag_error_s if change.lag_error_s is not None else margin_ns
+    told = f" (±{duration(error_ns)})" if error_ns else ""
     if abs(lag_ns) <= 2 * margin_ns:
-        return f"when the window began (±{duration(margin_ns)})"
-    return f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
+        return f"when the window began{told}"
+    return (
+        f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began{told}"
+    )
 
 
 def against(answer: Answer, other: Hypothesis) -> list[Evidence]:

@@ -27,8 +27,8 @@ class Gap(NamedTuple):
 def find(case: Case) -> list[Gap]:
     """All blind spots of the incident's telemetry."""
     looks: tuple[Callable[[Case], Iterator[Gap]], ...] = (
-        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _pauses, _span_labels,
-        _series_labels, _identifiers,
+        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _unchecked_clocks, _pauses, _span_labels,
+        _series_labels, _series_versions, _identifiers,
     )  # fmt: skip
     return [gap for look in looks for gap in look(case)]
 
@@ -173,6 +173,33 @@ def _clock(case: Case) -> Iterator[Gap]:
         )
 
 
+_CLOCKS = {
+    "change": "changes",
+    "log": "logs",
+    "alert": "alerts",
+    "torch_profiler": "captures",
+    "nsys": "captures",
+}
+
+
+def _unchecked_clocks(case: Case) -> Iterator[Gap]:
+    """Recordings whose clock nothing was set against: only spans are held against the metrics."""
+    kinds = {k for (k,) in case.rows(
+        "SELECT DISTINCT kind FROM source WHERE part = 'incident' AND n_rows > 0 AND shift_error_ns IS NULL"
+    )}  # fmt: skip
+    timed = case.scalar(
+        "SELECT count(*) FROM source WHERE part = 'incident' AND kind IN ('metrics', 'trace') AND n_rows > 0"
+    )
+    names = list(dict.fromkeys(words for kind, words in _CLOCKS.items() if kind in kinds))
+    if timed and names:
+        yield Gap(
+            "clock_unchecked",
+            f"the clock of {', '.join(names)} was not checked against that of metrics and traces: times stand as recorded",
+            f"the order of {', '.join(names)} and the onset where they lie within seconds of each other",
+            "run chrony on every machine that records, and keep `chronyc tracking` of each with the recordings",
+        )
+
+
 def _pauses(case: Case) -> Iterator[Gap]:
     rows = case.rows(
         "SELECT target, pauses, longest_ns, step_ns FROM scrape_pause WHERE longest_ns >= ? * step_ns "
@@ -233,6 +260,31 @@ def _series_labels(case: Case) -> Iterator[Gap]:
         )
 
 
+def _series_versions(case: Case) -> Iterator[Gap]:
+    """Engines whose metrics name no version; an environment is missed where others have one."""
+    rows = case.rows(
+        "SELECT service, series, with_version, with_environment FROM labelled_series ORDER BY service"
+    )
+    engines = {s for (s,) in case.rows("SELECT service FROM engine_service")}
+    unversioned = [r[0] for r in rows if r[0] in engines and not r[2]]
+    nowhere = [r[0] for r in rows if not r[3]] if any(r[3] for r in rows) else []
+    told = [
+        f"series of {_listed(names)} carry no {label}"
+        for label, names in (("version", unversioned), ("environment", nowhere))
+        if names
+    ]
+    if told:
+        yield Gap(
+            "series_versions",
+            "; ".join(told),
+            "whether a new version came at the onset"
+            if unversioned
+            else "which environment the figures are of",
+            "add labels at the scrape, from the pod: relabel_configs: [{source_labels: "
+            "[__meta_kubernetes_pod_label_app_kubernetes_io_version], target_label: version}]",
+        )
+
+
 def _identifiers(case: Case) -> Iterator[Gap]:
     rows = case.rows(
         "SELECT key, n_values, n_series, metric FROM identifier_label ORDER BY n_values DESC, key"
@@ -243,7 +295,7 @@ def _identifiers(case: Case) -> Iterator[Gap]:
             "identifier_labels",
             f"label {printable(key, 60)} has {values} values (on {printable(metric, 80)}): an identifier as a label "
             "makes a series for each request, and none is long enough to tell anything",
-            None,
+            "which service or replica moved, by series that last long enough to be compared",
             f"drop it at the scrape: metric_relabel_configs: [{{action: labeldrop, regex: {printable(key, 60)}}}]; "
             "put identifiers on spans and exemplars",
         )
