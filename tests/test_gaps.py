@@ -226,8 +226,9 @@ def test_gpus_of_which_nothing_is_known(case: Case) -> None:
     assert "dcgm-exporter" in (decided(case)["no_gpu_metrics"][1] or "")
     assert "no_gpu_capture" not in decided(case)  # there is no capture at all
     profile = add_source(case, "torch_profiler")
-    assert "nsys profile" in (decided(case)["no_gpu_capture"][1] or "")
+    assert "no_gpu_capture" not in decided(case)  # perhaps there is no GPU
     add_series(case, metrics, "DCGM_FI_DEV_SM_CLOCK", {"gpu": "0"}, every(60))
+    assert "nsys profile" in (decided(case)["no_gpu_capture"][1] or "")
     row = {"id": 0, "kind": "kernel", "name": "gemm", "start_ns": at(5), "dur_ns": 10}
     case.insert("gpu_op", pl.DataFrame([row]), source_id=profile)
     assert not {"no_gpu_metrics", "no_gpu_capture"} & decided(case).keys()
@@ -250,6 +251,10 @@ def test_versions_and_environments_of_series(case: Case) -> None:
     running = "vllm:num_requests_running"
     add_series(case, metrics, running, {"service": "engine", "instance": "e:1"}, every(60))
     assert gaps(case)["series_versions"] == "series of engine carry no version"
+    trace = add_source(case, "trace")
+    add_span(case, trace, "t", "engine", "llm_request", 0, **LABELS)
+    assert "series_versions" not in gaps(case)  # spans tell it
+    case.execute("DELETE FROM span")
     add_series(
         case, metrics, running, {"service": "engine", "version": "1", "env": "prod"}, every(60)
     )

@@ -5,6 +5,7 @@ Everything returned is `printable`; escaping for the medium is the medium's busi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -178,6 +179,9 @@ def lag(answer: Answer, change: Change) -> str:
     lag_ns = (answer.window.start_ns or 0) - change.ts_ns
     margin_ns = answer.window.margin_ns or 0
     error_ns = 1e9 * change.lag_error_s if change.lag_error_s is not None else margin_ns
+    error_ns = (
+        math.ceil(error_ns / 1e8) * 1e8 if error_ns > 1e9 else error_ns
+    )  # tenths are enough
     told = f" (±{duration(error_ns)})" if error_ns else ""
     if abs(lag_ns) <= 2 * margin_ns:
         return f"when the window began{told}"

@@ -27,10 +27,15 @@ class Gap(NamedTuple):
 def find(case: Case) -> list[Gap]:
     """All blind spots of the incident's telemetry."""
     looks: tuple[Callable[[Case], Iterator[Gap]], ...] = (
-        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _unchecked_clocks, _pauses, _span_labels,
-        _series_labels, _series_versions, _identifiers,
+        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _pauses, _span_labels,
+        _series_labels, _identifiers,
     )  # fmt: skip
     return [gap for look in looks for gap in look(case)]
+
+
+def find_usual(case: Case) -> list[Gap]:
+    """Blind spots that most recordings have: what is peculiar to a case is told before them."""
+    return [*_unchecked_clocks(case), *_series_versions(case)]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -261,12 +266,15 @@ def _series_labels(case: Case) -> Iterator[Gap]:
 
 
 def _series_versions(case: Case) -> Iterator[Gap]:
-    """Engines whose metrics name no version; an environment is missed where others have one."""
+    """Engines of which neither metrics nor spans name a version; an environment is missed where others have one."""
     rows = case.rows(
         "SELECT service, series, with_version, with_environment FROM labelled_series ORDER BY service"
     )
     engines = {s for (s,) in case.rows("SELECT service FROM engine_service")}
-    unversioned = [r[0] for r in rows if r[0] in engines and not r[2]]
+    told_by_spans = {s for (s,) in case.rows(
+        "SELECT service FROM unlabelled_span WHERE no_version < spans"
+    )}  # fmt: skip
+    unversioned = [r[0] for r in rows if r[0] in engines - told_by_spans and not r[2]]
     nowhere = [r[0] for r in rows if not r[3]] if any(r[3] for r in rows) else []
     told = [
         f"series of {_listed(names)} carry no {label}"
