@@ -36,6 +36,7 @@ from rca.commands.size_options import (
     MemoryOption,
     sizes,
 )
+from rca.commands.window_option import WindowOption, parse_window
 from rca.plain import printable
 from rca.progress import progress_bar
 
@@ -155,6 +156,7 @@ def analyze(
         bool,
         typer.Option("--resume", help="Go on with the case of a run that was interrupted."),
     ] = False,
+    window: WindowOption = None,
     as_json: JsonOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -171,6 +173,7 @@ def analyze(
         recipes_budget_s=None
         if no_recipes
         else parse_seconds(recipes_budget, "--recipes-budget"),
+        window=parse_window(window),
         **sizes(max_unpacked, memory),
     )
     with loaded_ahead(), progress_bar(quiet or as_json) as (step, progress):

@@ -31,7 +31,8 @@ def gaps(case: Case) -> dict[str, str]:
     look(case)
     rows = case.rows("SELECT code, statement FROM gap")
     assert len({code for code, _ in rows}) == len(rows)
-    absent = ("no_torch_profiler", "no_trace", "no_metrics", "no_change", "no_baseline")
+    absent = ("no_torch_profiler", "no_trace", "no_metrics", "no_change", "no_baseline", "no_log", "no_config",
+              "no_gpu_metrics", "no_gpu_capture")  # fmt: skip
     return {code: statement for code, statement in rows if code not in absent}
 
 
@@ -194,6 +195,74 @@ def test_series_that_name_no_service(case: Case) -> None:
     assert gaps(case)["series_labels"].startswith("1 of 1 series do not say")
 
 
+def decided(case: Case) -> dict[str, tuple[str | None, str | None]]:
+    """Code → what a gap would decide and how to record it."""
+    assign(case)
+    look(case)
+    rows = case.rows("SELECT code, would_decide, record FROM gap")
+    return {code: (decides, record) for code, decides, record in rows}
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "command"),
+    [
+        ("log", "evictions", "kubectl logs"),
+        ("config", "a setting is at fault", "kubectl get deployment,configmap"),
+        ("change", "at the onset", "changes.jsonl"),
+    ],
+)
+def test_recordings_that_are_absent(case: Case, kind: str, words: str, command: str) -> None:
+    decides, record = decided(case)[f"no_{kind}"]
+    assert words in (decides or "")
+    assert command in (record or "")
+    add_source(case, kind)
+    assert f"no_{kind}" not in decided(case)
+
+
+def test_gpus_of_which_nothing_is_known(case: Case) -> None:
+    metrics = add_source(case, "metrics")
+    assert "no_gpu_metrics" not in decided(case)  # nobody said that there is an engine
+    add_series(case, metrics, "vllm:num_requests_running", {"pod": "e-0"}, every(60))
+    assert "dcgm-exporter" in (decided(case)["no_gpu_metrics"][1] or "")
+    assert "no_gpu_capture" not in decided(case)  # there is no capture at all
+    profile = add_source(case, "torch_profiler")
+    assert "no_gpu_capture" not in decided(case)  # perhaps there is no GPU
+    add_series(case, metrics, "DCGM_FI_DEV_SM_CLOCK", {"gpu": "0"}, every(60))
+    assert "nsys profile" in (decided(case)["no_gpu_capture"][1] or "")
+    row = {"id": 0, "kind": "kernel", "name": "gemm", "start_ns": at(5), "dur_ns": 10}
+    case.insert("gpu_op", pl.DataFrame([row]), source_id=profile)
+    assert not {"no_gpu_metrics", "no_gpu_capture"} & decided(case).keys()
+
+
+def test_clocks_that_nothing_was_set_against(case: Case) -> None:
+    change = add_source(case, "change")
+    add_source(case, "log")
+    assert "clock_unchecked" not in gaps(case)  # and nothing is there to set them against
+    add_source(case, "metrics")
+    assert gaps(case)["clock_unchecked"].startswith(
+        "the clock of changes, logs was not checked"
+    )
+    case.execute("UPDATE source SET shift_error_ns = 0 WHERE id = ?", (change,))
+    assert gaps(case)["clock_unchecked"].startswith("the clock of logs was not checked")
+
+
+def test_versions_and_environments_of_series(case: Case) -> None:
+    metrics = add_source(case, "metrics")
+    running = "vllm:num_requests_running"
+    add_series(case, metrics, running, {"service": "engine", "instance": "e:1"}, every(60))
+    assert gaps(case)["series_versions"] == "series of engine carry no version"
+    trace = add_source(case, "trace")
+    add_span(case, trace, "t", "engine", "llm_request", 0, **LABELS)
+    assert "series_versions" not in gaps(case)  # spans tell it
+    case.execute("DELETE FROM span")
+    add_series(
+        case, metrics, running, {"service": "engine", "version": "1", "env": "prod"}, every(60)
+    )
+    assert "series_versions" not in gaps(case)
+    add_series(case, metrics, "node_load1", {"service": "host"}, every(60))
+    assert gaps(case)["series_versions"] == "series of host carry no environment"
+
+
 def test_identifiers_as_labels(case: Case) -> None:
     metrics = add_source(case, "metrics")
     for i in range(60):
@@ -203,6 +272,7 @@ def test_identifiers_as_labels(case: Case) -> None:
     assert found["identifier_labels"].startswith(
         "label request_id has 60 values (on request_seconds)"
     )
+    assert "which service or replica" in (decided(case)["identifier_labels"][0] or "")
 
 
 def test_what_would_decide_something_comes_first(case: Case) -> None:

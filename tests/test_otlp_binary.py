@@ -14,6 +14,7 @@ from rca.case import Case
 from rca.errors import ParseError
 from rca.parsers import recognise
 from rca.parsers.stream import read_head
+from rca.pipeline import read
 
 T = 1_755_753_377_000_000_001
 
@@ -144,3 +145,12 @@ def test_other_binary_files_are_not_taken_for_it(tmp_path: Path) -> None:
         except ParseError:
             continue
         assert not found.startswith("otlp_proto")
+
+
+def test_what_a_sampler_decided_is_kept(tmp_path: Path) -> None:
+    times = fixed(7, 1_780_000_000_000_000_000) + fixed(8, 1_780_000_001_000_000_000)
+    span = put(1, bytes(range(16))) + put(2, bytes(range(1, 9))) + put(3, "ot=th:8") + times
+    resource = put(1, attribute(1, "service.name", put(1, "chat")))
+    (tmp_path / "t.pb").write_bytes(put(1, resource + put(2, put(2, span))))
+    with read([tmp_path / "t.pb"]) as case:
+        assert case.rows("SELECT kept_share FROM sampler_mark") == [(0.5,)]

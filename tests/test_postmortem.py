@@ -240,7 +240,7 @@ def test_detection_gap_needs_an_alert_after_the_symptom() -> None:
 
 @pytest.mark.parametrize(
     ("lag_s", "expected"),
-    [(190, "3 min 10 s before the window began"), (-120, "2 min after the window began"),
+    [(190, "3 min 10 s before the window began (±15 s)"), (-120, "2 min after the window began (±15 s)"),
      (20, "When the window began (±15 s)")],
 )  # fmt: skip
 def test_time_of_the_change_is_told_with_its_margin(

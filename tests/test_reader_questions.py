@@ -19,7 +19,7 @@ EXPECTED = {  # in the lines below the label, for the case made by hand
     "What happened?": "KV pool shrank",
     "When?": "2026-01-31 02:17:15 – 02:31:00 UTC",
     "How sure is it?": "confidence 0.93",
-    "Since which change?": "c41, 3 min 10 s before the window began: deploy of deployment/vllm-llama",
+    "Since which change?": "c41, 3 min 10 s before the window began (±15 s): deploy of deployment/vllm-llama",
     "Who was hit?": "99.6 % of the requests took longer than the objective's 2 s",
     "What is to be done?": "Roll back the change of gpu_memory_utilization",
     "How is that undone?": "undo fixes/01-undo.sh",

@@ -83,7 +83,9 @@ def test_a_second_cause_is_not_told_as_ruled_out() -> None:
 
 def test_the_change_that_fits_is_named_or_that_none_does() -> None:
     case = case_builder.diagnosed()
-    assert "SINCE      c41, 3 min 10 s before the window began: deploy of" in shown(case)
+    assert "SINCE      c41, 3 min 10 s before the window began (±15 s): deploy of" in shown(
+        case
+    )
     case.execute("UPDATE hypothesis SET change_id = NULL")
     assert "SINCE      no change fits in kind, target and time (2 recorded)" in shown(case)
 

@@ -181,6 +181,21 @@ def test_otlp(upper: bool, tmp_path: Path, read_files: Read) -> None:
     assert case.rows("SELECT linked_trace_id, linked_span_id FROM span_link") == [("ff", "ee")]
 
 
+@pytest.mark.parametrize(
+    ("state", "kept"),
+    [("vendor=x,ot=th:c;rv:1", "vendor=x,ot=th:c;rv:1"), ("vendor=x", None), (None, None)],
+)
+def test_otlp_keeps_what_a_sampler_decided(
+    state: str | None, kept: str | None, tmp_path: Path, read_files: Read
+) -> None:
+    document = _otlp()
+    for span in document["resourceSpans"][0]["scopeSpans"][0]["spans"]:
+        span["traceState"] = state
+    case = read_files(_write(tmp_path / "t.json", json.dumps(document)))
+    told = "SELECT DISTINCT attributes ->> '$.tracestate' FROM span ORDER BY 1 NULLS LAST"
+    assert case.rows(told)[0] == (kept,)
+
+
 @pytest.mark.parametrize("wrap", ["result", "trace"])
 def test_otlp_wrapped(wrap: str, tmp_path: Path, read_files: Read) -> None:
     assert read_files(_write(tmp_path / "t.json", {wrap: _otlp()})).rows(_ROWS) == _TOLD

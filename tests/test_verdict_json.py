@@ -33,7 +33,7 @@ KEYS = {
 def test_shape_of_a_diagnosis() -> None:
     found = verdict(case_builder.diagnosed())
     assert list(found) == [
-        "schema_version", "incident", "verdict", "hypotheses", "suspects", "attribution", "fixes",
+        "schema_version", "incident", "windows", "verdict", "hypotheses", "suspects", "attribution", "fixes",
         "trial", "guard_rails", "gaps", "impact", "causal_graph", "findings", "provenance",
     ]  # fmt: skip
     assert found["schema_version"] == 1

@@ -229,7 +229,10 @@ class GuardRule:
 
 @dataclass(frozen=True)
 class Change:
-    """One row of the table `change`, its time on the common clock."""
+    """One row of the table `change`, its time on the common clock.
+
+    `lag_error_s` and `is_checked` are those of the view `change_lag`; None without a window.
+    """
 
     id: str
     ts_ns: int
@@ -238,6 +241,8 @@ class Change:
     before: str | None
     after: str | None
     origin: str
+    lag_error_s: float | None = None
+    is_checked: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -257,6 +262,7 @@ class Answer:
     jurors: list[Juror]
     provenance: dict[str, str]
     findings: records.Findings
+    other_windows: list[Window] = field(default_factory=list)
     guard_rules: list[GuardRule] = field(default_factory=list)
     recorded_until_ns: int | None = None
 
@@ -330,6 +336,7 @@ def read(case: Case) -> Answer:
         jurors=_records(case, Juror, "judge_panel", "ORDER BY rowid"),
         provenance=dict(case.rows("SELECT key, value FROM provenance ORDER BY key, value")),
         findings=records.read(case),
+        other_windows=[w for w in windows[1:] if w.dur_ns],
         guard_rules=_records(case, GuardRule, "guard_rule", "ORDER BY id"),
         recorded_until_ns=case.scalar(
             "SELECT max(last_ns + shift_ns) FROM source "
@@ -384,7 +391,10 @@ def _records(case: Case, kind: type[T], table: str, order: str) -> list[T]:
 
 def _changes(case: Case) -> list[Change]:
     rows = case.rows(
-        "SELECT c.id, c.ts_ns + s.shift_ns, c.kind, c.subject, c.before, c.after, c.origin "
-        "FROM change c JOIN source s ON s.id = c.source_id WHERE s.part = 'incident' ORDER BY 2, 1"
+        "SELECT c.id, c.ts_ns + s.shift_ns, c.kind, c.subject, c.before, c.after, c.origin, "
+        "l.lag_error_s, l.is_checked FROM change c JOIN source s ON s.id = c.source_id "
+        "LEFT JOIN (SELECT DISTINCT * FROM change_lag) AS l "
+        "ON l.id = c.id AND l.source_id = c.source_id AND l.ts_ns = c.ts_ns "
+        "WHERE s.part = 'incident' ORDER BY 2, 1"
     )
     return [Change(*row) for row in rows]

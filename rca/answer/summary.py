@@ -94,6 +94,8 @@ def _rows(case: Case, answer: Answer) -> Iterator[Row]:
     yield from _recorded(case)
     still = "; no recovery is shown, the recordings end" if answer.is_open else ""
     yield "window", wording.window(answer.window) + still, ""
+    for text, command in wording.other_windows(answer):
+        yield "", f"another: {text} · look at it: {command}", ""
     yield "", "", ""
     tell = {"diagnosed": _diagnosed, "no_incident": _healthy}.get(
         answer.verdict.status, _unknown
@@ -174,6 +176,8 @@ def _hit(case: Case, answer: Answer) -> Iterator[Row]:
         tenants.sort(key=lambda r: -r.share_slow)
         named = [f"{printable(r.name, 30)} {percent(r.share_slow)}" for r in tenants[:4]]
         rest = f", {len(tenants) - 4} more" if len(tenants) > 4 else ""
+        cohort = answer.findings.cohort
+        rest += "; sampled, biased" if cohort and cohort.is_sampled else ""
         told = [*told[:2], f"slow by tenant: {', '.join(named)}{rest}   blast_radius"]
     for position, text in enumerate(told[:3]):
         yield "HIT" if position == 0 else "", text, "bold"

@@ -6,7 +6,7 @@ from os.path import commonpath
 from pathlib import PurePath
 from typing import Any
 
-from rca.answer import Answer, finite, read
+from rca.answer import Answer, Window, finite, read, wording
 from rca.case import Case
 from rca.findings import records
 
@@ -25,6 +25,7 @@ def verdict(case: Case) -> dict[str, Any]:
             key: getattr(answer.window, key)
             for key in ("start_ns", "end_ns", "detected_by", "slo")
         },
+        "windows": [_window(w, explained=i == 0) for i, w in enumerate(_windows(answer))],
         "verdict": _verdict(answer),
         "hypotheses": [_hypothesis(answer, i) for i in range(len(answer.hypotheses))],
         "suspects": [
@@ -47,6 +48,21 @@ def verdict(case: Case) -> dict[str, Any]:
     }
     cleaned: dict[str, Any] = finite(document)
     return cleaned
+
+
+def _windows(answer: Answer) -> list[Window]:
+    return [w for w in (answer.window, *answer.other_windows) if w.dur_ns]
+
+
+def _window(window: Window, *, explained: bool) -> dict[str, Any]:
+    """One window that was found; of several, the first is the one that all else speaks of."""
+    keys = ("start_ns", "end_ns", "margin_ns", "detected_by", "score")
+    command = None if explained else wording.look_at(window)
+    return {
+        **{key: getattr(window, key) for key in keys},
+        "explained": explained,
+        "command": command,
+    }
 
 
 def _verdict(answer: Answer) -> dict[str, Any]:

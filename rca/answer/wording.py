@@ -5,6 +5,7 @@ Everything returned is `printable`; escaping for the medium is the medium's busi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -112,6 +113,24 @@ def window(found: Window) -> str:
     return ", ".join(parts)
 
 
+def other_windows(answer: Answer) -> list[tuple[str, str]]:
+    """The windows that are not explained, and for each the command that explains it."""
+    return [(window(w), look_at(w)) for w in answer.other_windows]
+
+
+def look_at(found: Window) -> str:
+    """The command that explains a window."""
+    start, end = (_iso(ns) for ns in (found.start_ns, found.end_ns))
+    return f"rca analyze BUNDLE --window {start} {end}"
+
+
+def _iso(ts_ns: int | None) -> str:
+    """A time as the option --window reads it, exact to the microsecond."""
+    whole, rest = divmod(ts_ns or 0, 1_000_000_000)
+    text = moment(whole * 1_000_000_000).replace(" ", "T")
+    return f"{text}.{rest // 1000:06d}Z" if rest >= 1000 else f"{text}Z"
+
+
 def _no_window(found: Window) -> str:
     healthy = found.status == "none"
     text = "no incident found" if healthy else "no window: nothing to compare with"
@@ -162,9 +181,16 @@ def lag(answer: Answer, change: Change) -> str:
     """When a change came, against the start of the window; within its margin they coincide."""
     lag_ns = (answer.window.start_ns or 0) - change.ts_ns
     margin_ns = answer.window.margin_ns or 0
+    error_ns = 1e9 * change.lag_error_s if change.lag_error_s is not None else margin_ns
+    error_ns = (
+        math.ceil(error_ns / 1e8) * 1e8 if error_ns > 1e9 else error_ns
+    )  # tenths are enough
+    told = f" (±{duration(error_ns)})" if error_ns else ""
     if abs(lag_ns) <= 2 * margin_ns:
-        return f"when the window began (±{duration(margin_ns)})"
-    return f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began"
+        return f"when the window began{told}"
+    return (
+        f"{duration(abs(lag_ns))} {'before' if lag_ns >= 0 else 'after'} the window began{told}"
+    )
 
 
 def against(answer: Answer, other: Hypothesis) -> list[Evidence]:

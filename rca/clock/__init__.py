@@ -96,7 +96,7 @@ def align(case: Case) -> None:
     Sources of which one calls the other keep their clocks together.
     """
     case.execute("DELETE FROM ingest_note WHERE code IN ('clock_skew', 'clock_skew_unknown')")
-    case.execute("UPDATE source SET shift_ns = 0 WHERE kind = 'trace'")
+    case.execute("UPDATE source SET shift_ns = 0, shift_error_ns = NULL WHERE kind = 'trace'")
     linked = hosts.align(case)
     traces = dict(case.rows(
         "SELECT id, part FROM source WHERE kind = 'trace' AND n_rows > 0 ORDER BY id"
@@ -104,25 +104,30 @@ def align(case: Case) -> None:
     groups = {
         next((g for g in linked if i in g), frozenset({i})): part for i, part in traces.items()
     }
-    shifts: dict[int, int] = {}
+    shifts: dict[int, tuple[int, int | None]] = {}
     for group, part in groups.items():
-        shift_ns, code, message = _skew(case, sorted(group), part)
+        shift_ns, error_ns, code, message = _skew(case, sorted(group), part)
         for source_id in sorted(group & traces.keys()):
-            shifts[source_id] = shift_ns
+            shifts[source_id] = shift_ns, error_ns
             _note(case, source_id, code, message)
     # All at once: spans of other sources are timed by them.
-    for source_id, shift_ns in shifts.items():
-        case.execute("UPDATE source SET shift_ns = ? WHERE id = ?", (shift_ns, source_id))
+    for source_id, found in shifts.items():
+        case.execute(
+            "UPDATE source SET shift_ns = ?, shift_error_ns = ? WHERE id = ?",
+            (*found, source_id),
+        )
 
 
-def _skew(case: Case, source_ids: list[int], part: str) -> tuple[int, str, str]:
-    """The shift of sources that share a clock, ns; code and text of the note."""
+def _skew(case: Case, source_ids: list[int], part: str) -> tuple[int, int | None, str, str]:
+    """The shift of sources that share a clock and its error, ns; code and text of the note."""
     targets = load(case, source_ids, part)
     lags = [lag for t in targets if (lag := estimate(t))]
     if not lags:
-        return 0, "clock_skew_unknown", _why_unknown(targets)
+        return 0, None, "clock_skew_unknown", _why_unknown(targets)
     skew = combine(lags, late_s=0.0 if _is_raw(case, part) else max(x.step_s for x in lags))
-    return round(skew.shift_s * 1000) * 1_000_000, "clock_skew", _wording(skew, lags)
+    error_ns = round((skew.high_s - skew.low_s) * 500) * 1_000_000
+    shift_ns = round(skew.shift_s * 1000) * 1_000_000
+    return shift_ns, error_ns, "clock_skew", _wording(skew, lags)
 
 
 def load(case: Case, source_ids: list[int], part: str) -> list[Target]:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from rca import sampling
 from rca.case import Case, sql_files
 from rca.compare.estimates import Completed, Values
 from rca.errors import RcaError
@@ -182,10 +183,10 @@ def _sampled(case: Case) -> str | None:
     rows = case.rows(
         "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
         "ORDER BY CAST(spans AS DOUBLE) / requests, service LIMIT 1",
-        [SAMPLED_BELOW],
+        [sampling.SAMPLED_BELOW],
     )
     if not rows:
-        return None
+        return sampling.read(case).why
     service, requests, spans = rows[0]
     of = f" of {printable(service, 60)}" if service else ""
     return f"traces hold {spans} of the {requests} requests{of} that the metrics count"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from rca import sampling
 from rca.case import Case, sql_text
 from rca.findings.records import Cohort
 from rca.limits import SAMPLED_BELOW, objective_ns
@@ -34,12 +35,10 @@ def gather(case: Case) -> Cohort | None:
     limits = _limits(case, slo)
     limit_ns, limit_by = limits[0] if limits else (None, None)
     case.rows("UPDATE cohort_request SET is_slow = e2e_ns > ?", (limit_ns,))
-    traced = case.scalar(
-        "SELECT min(least(1.0, spans / requests)) FROM traced_share WHERE requests > 0"
-    )
+    traced = sampling.read(case)
     cohort = Cohort(
         start, end, bool(found), reference, counts.get("window", 0), counts.get("reference", 0),
-        limit_ns, limit_by, *_split(case, limits), traced, traced is not None and traced < SAMPLED_BELOW,
+        limit_ns, limit_by, *_split(case, limits), traced.share, traced.is_sampled, traced.why,
     )  # fmt: skip
     case.insert("cohort", pl.DataFrame([vars(cohort)], infer_schema_length=None))
     return cohort

@@ -31,6 +31,12 @@ class Cohort:
     split_by: str | None
     traced_share: float | None
     is_sampled: bool
+    sampled_by: str | None
+
+    @property
+    def bias(self) -> str | None:
+        """What every count, share and high quantile of its requests must say; None when all were traced."""
+        return f"Sampled, biased: {self.sampled_by}" if self.is_sampled else None
 
 
 @dataclass(frozen=True)

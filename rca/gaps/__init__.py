@@ -28,32 +28,52 @@ _RECORD = {
         "write changes.jsonl from kubectl rollout history and the deployment log",
     ),
 }
+_DECIDES = {
+    "change": "whether somebody had changed something at the onset, and what to take back",
+    "log": "whether errors, restarts, evictions and settings were written down at the onset",
+    "config": "whether a setting is at fault, and which value to write into which file",
+}
+_RECORD_TOO = {
+    "log": (
+        "no logs",
+        "kubectl logs deployment/ENGINE --timestamps --since=2h > engine.log, with those of the gateway and kubectl get events -o json",
+    ),
+    "config": (
+        "no configuration",
+        "kubectl get deployment,configmap -o yaml > config/cluster.yaml, or the engine's command line in config/args.txt",
+    ),
+}
 _STRONG_GAP = 0.05
 
 
 def look(case: Case) -> None:
     """Write gap: absent recordings, blind spots of those that are there, unread files.
 
-    What would have decided something comes first.
+    What would have decided something comes first, what is peculiar to the case before what most lack.
     """
     case.clear(["gap"])
     seen = [*blind_spots.find(case), *spots.find(case)]
     found: list[dict[str, str | None]] = [spot._asdict() for spot in seen]
-    rows = _absent_kinds(case) + _no_reference(case) + found + _unread(case)
+    absent = _absent_kinds(case, _RECORD) + _no_reference(case)
+    usual = _absent_kinds(case, _RECORD_TOO) + _of_gpus(case)
+    usual += [spot._asdict() for spot in blind_spots.find_usual(case)]
+    rows = absent + found + usual + _unread(case)
     rows.sort(key=lambda row: row["would_decide"] is None)
     if rows:
         schema = dict.fromkeys(("code", "statement", "would_decide", "record"), pl.String)
         case.insert("gap", pl.DataFrame(rows, schema=schema))
 
 
-def _absent_kinds(case: Case) -> list[dict[str, str | None]]:
+def _absent_kinds(
+    case: Case, wanted: dict[str, tuple[str, str]]
+) -> list[dict[str, str | None]]:
     have = {k for (k,) in case.rows("SELECT DISTINCT kind FROM source WHERE part = 'incident'")}
     if "nsys" in have:
         have.add("torch_profiler")
     return [
         {"code": f"no_{kind}", "statement": f"{words} in the incident's recordings",
-         "would_decide": _largest_change(case, kind), "record": how}
-        for kind, (words, how) in _RECORD.items()
+         "would_decide": _DECIDES.get(kind) or _largest_change(case, kind), "record": how}
+        for kind, (words, how) in wanted.items()
         if kind not in have
     ]  # fmt: skip
 
@@ -61,7 +81,7 @@ def _absent_kinds(case: Case) -> list[dict[str, str | None]]:
 def _largest_change(case: Case, kind: str) -> str | None:
     """How far the first hypothesis could still move by roles that such a recording shows."""
     rows = case.rows("SELECT cause, missing FROM hypothesis ORDER BY rank LIMIT 1")
-    if not rows or kind == "change":
+    if not rows:
         return None
     prefix = ("op_", "gemm_", "live_", "host_gap", "kernel_time", "gpu_idle", "gpu_c")
     roles = [
@@ -75,6 +95,30 @@ def _largest_change(case: Case, kind: str) -> str | None:
         if largest >= _STRONG_GAP
         else None
     )
+
+
+def _of_gpus(case: Case) -> list[dict[str, str | None]]:
+    """What is not known of the devices, where an engine is at work: their metrics, else their work in captures."""
+    if not case.scalar("SELECT count(*) FROM engine_service"):
+        return []
+    if not case.scalar(
+        "SELECT count(*) FROM series_role WHERE role LIKE 'gpu\\_%' ESCAPE '\\' OR role = 'sm_clock'"
+    ):
+        return [{
+            "code": "no_gpu_metrics", "statement": "no metrics of the GPUs in the incident's recordings",
+            "would_decide": "heat, power limits and errors of a device, full memory, a GPU that waits for its host",
+            "record": "run dcgm-exporter --kubernetes beside the engine, and export DCGM_FI_DEV_SM_CLOCK, "
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_FB_USED and DCGM_FI_PROF_DRAM_ACTIVE",
+        }]  # fmt: skip
+    captures = "SELECT count(*) FROM source WHERE part = 'incident' AND kind IN ('torch_profiler', 'nsys')"
+    if case.scalar(captures) and not case.scalar("SELECT count(*) FROM gpu_op"):
+        return [{
+            "code": "no_gpu_capture", "statement": "the captures hold no work of a GPU, which the metrics show",
+            "would_decide": "whether kernels are slow, or the GPU waits for launches, copies or other ranks",
+            "record": "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or "
+            "nsys profile -t cuda,nvtx --delay 30 --duration 5 on the engine",
+        }]  # fmt: skip
+    return []
 
 
 def _no_reference(case: Case) -> list[dict[str, str | None]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from rca import sampling
 from rca.case import Case
 from rca.limits import SAMPLED_BELOW
 from rca.plain import percent, printable
@@ -27,10 +28,15 @@ class Gap(NamedTuple):
 def find(case: Case) -> list[Gap]:
     """All blind spots of the incident's telemetry."""
     looks: tuple[Callable[[Case], Iterator[Gap]], ...] = (
-        _orphans, _lost_roots, _batches, _sampling, _memory, _clock, _pauses, _span_labels,
+        _orphans, _lost_roots, _batches, _sampling, _objectives, _memory, _clock, _pauses, _span_labels,
         _series_labels, _identifiers,
     )  # fmt: skip
     return [gap for look in looks for gap in look(case)]
+
+
+def find_usual(case: Case) -> list[Gap]:
+    """Blind spots that most recordings have: what is peculiar to a case is told before them."""
+    return [*_unchecked_clocks(case), *_series_versions(case)]
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -103,17 +109,36 @@ def _sampling(case: Case) -> Iterator[Gap]:
     rows = case.rows(
         "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
         "ORDER BY CAST(spans AS DOUBLE) / requests, service",
-        (SAMPLED_BELOW,),
+        (sampling.SAMPLED_BELOW,),
     )
+    told = sampling.read(case).why
     if rows:
         service, requests, spans = rows[0]
         of = f" of {printable(service, 60)}" if service else ""
+        told = f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)})"
+    if told:
         yield Gap(
             "sampled_traces",
-            f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)}): "
-            "counts and high quantiles from spans are biased",
+            f"{told}: counts and high quantiles from spans are biased",
             "which single requests were slow, and whose they were",
             "OTEL_TRACES_SAMPLER=always_on for the engine and gateway, or tail sampling that keeps all slow and failed requests",
+        )
+
+
+def _objectives(case: Case) -> Iterator[Gap]:
+    rows = case.rows(
+        "SELECT example, message FROM ingest_note WHERE code = 'objective_unchecked' ORDER BY rowid"
+    )
+    if rows:
+        told = "; ".join(
+            f"whether {printable(text, 80)} was kept is not known: {why}" for text, why in rows
+        )
+        yield Gap(
+            "objective_unchecked",
+            told,
+            "whether the promise to users was broken, and when",
+            "scrape the latency histogram of the gateway (http_server_request_duration_seconds) or the engine with a "
+            "bucket whose bound is the limit, or trace every request",
         )
 
 
@@ -151,6 +176,33 @@ def _clock(case: Case) -> Iterator[Gap]:
             "the order of changes, spans and metrics within some seconds",
             "keep http_server_request_duration_seconds (or the engine's e2e histogram) with its buckets, scraped every "
             "15 s or closer, and run chrony on every node",
+        )
+
+
+_CLOCKS = {
+    "change": "changes",
+    "log": "logs",
+    "alert": "alerts",
+    "torch_profiler": "captures",
+    "nsys": "captures",
+}
+
+
+def _unchecked_clocks(case: Case) -> Iterator[Gap]:
+    """Recordings whose clock nothing was set against: only spans are held against the metrics."""
+    kinds = {k for (k,) in case.rows(
+        "SELECT DISTINCT kind FROM source WHERE part = 'incident' AND n_rows > 0 AND shift_error_ns IS NULL"
+    )}  # fmt: skip
+    timed = case.scalar(
+        "SELECT count(*) FROM source WHERE part = 'incident' AND kind IN ('metrics', 'trace') AND n_rows > 0"
+    )
+    names = list(dict.fromkeys(words for kind, words in _CLOCKS.items() if kind in kinds))
+    if timed and names:
+        yield Gap(
+            "clock_unchecked",
+            f"the clock of {', '.join(names)} was not checked against that of metrics and traces: times stand as recorded",
+            f"the order of {', '.join(names)} and the onset where they lie within seconds of each other",
+            "run chrony on every machine that records, and keep `chronyc tracking` of each with the recordings",
         )
 
 
@@ -214,6 +266,34 @@ def _series_labels(case: Case) -> Iterator[Gap]:
         )
 
 
+def _series_versions(case: Case) -> Iterator[Gap]:
+    """Engines of which neither metrics nor spans name a version; an environment is missed where others have one."""
+    rows = case.rows(
+        "SELECT service, series, with_version, with_environment FROM labelled_series ORDER BY service"
+    )
+    engines = {s for (s,) in case.rows("SELECT service FROM engine_service")}
+    told_by_spans = {s for (s,) in case.rows(
+        "SELECT service FROM unlabelled_span WHERE no_version < spans"
+    )}  # fmt: skip
+    unversioned = [r[0] for r in rows if r[0] in engines - told_by_spans and not r[2]]
+    nowhere = [r[0] for r in rows if not r[3]] if any(r[3] for r in rows) else []
+    told = [
+        f"series of {_listed(names)} carry no {label}"
+        for label, names in (("version", unversioned), ("environment", nowhere))
+        if names
+    ]
+    if told:
+        yield Gap(
+            "series_versions",
+            "; ".join(told),
+            "whether a new version came at the onset"
+            if unversioned
+            else "which environment the figures are of",
+            "add labels at the scrape, from the pod: relabel_configs: [{source_labels: "
+            "[__meta_kubernetes_pod_label_app_kubernetes_io_version], target_label: version}]",
+        )
+
+
 def _identifiers(case: Case) -> Iterator[Gap]:
     rows = case.rows(
         "SELECT key, n_values, n_series, metric FROM identifier_label ORDER BY n_values DESC, key"
@@ -224,7 +304,7 @@ def _identifiers(case: Case) -> Iterator[Gap]:
             "identifier_labels",
             f"label {printable(key, 60)} has {values} values (on {printable(metric, 80)}): an identifier as a label "
             "makes a series for each request, and none is long enough to tell anything",
-            None,
+            "which service or replica moved, by series that last long enough to be compared",
             f"drop it at the scrape: metric_relabel_configs: [{{action: labeldrop, regex: {printable(key, 60)}}}]; "
             "put identifiers on spans and exemplars",
         )

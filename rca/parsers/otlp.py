@@ -87,6 +87,7 @@ class _Span(msgspec.Struct, rename="camel", gc=False):
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str = ""
+    trace_state: Any = None
     name: str = ""
     kind: int | str | None = None
     start_time_unix_nano: int = 0
@@ -218,6 +219,8 @@ def _told(span: _Span) -> dict[str, Any]:
     found = attributes(span.attributes)
     if span.status is not None and span.status.message:
         found.setdefault("otel.status_description", span.status.message)
+    if span.trace_state and "ot=" in str(span.trace_state):  # how the sampler decided
+        found.setdefault("tracestate", str(span.trace_state))
     return found
 
 

@@ -98,7 +98,7 @@ def _add_span(message: bytes, service: str | None, resource: bytes, rows: SpanRo
             start,
             None if start is None or end is None else end - start,
             _STATUS[code] if code < len(_STATUS) else "unset",
-            joined(_attributes(parts.get(9, [])), resource),
+            joined(_sampled(parts) | _attributes(parts.get(9, [])), resource),
         )
     )
     for value in parts.get(11, []):
@@ -111,6 +111,12 @@ def _add_span(message: bytes, service: str | None, resource: bytes, rows: SpanRo
         link = _gathered(chunk(value))
         target = _hex(link, 1), _hex(link, 2)
         rows.add_link(trace_id, span_id, target, _attributes(link.get(4, [])))
+
+
+def _sampled(parts: dict[int, list[Value]]) -> dict[str, Any]:
+    """The trace state of a span in which its sampler says how it decided; else nothing."""
+    state = text(_one(parts, 3) or b"")
+    return {"tracestate": state} if "ot=" in state else {}
 
 
 def _add_resource(message: bytes, rows: SpanRows, *, cut: bool) -> None:

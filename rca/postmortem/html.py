@@ -52,6 +52,7 @@ def write_story(story: Story, charts: Sequence[Chart], out: Path) -> Path:
             sort_of=wording.sort_of,
             causes={h.cause for h in answer.hypotheses},
             window=wording.window(answer.window),
+            other_windows=wording.other_windows(answer),
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
             style=_resource("report.css"),

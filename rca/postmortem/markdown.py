@@ -75,6 +75,7 @@ def render(
             headline=wording.HEADLINES.get(answer.verdict.status, answer.verdict.status),
             trial_status=wording.TRIALS.get(answer.trial.status, answer.trial.status),
             window=wording.window(answer.window),
+            other_windows=wording.other_windows(answer),
             could_move=wording.missing(answer.leading),
             guard_rail=wording.guard_rail,
             sort_of=wording.sort_of,

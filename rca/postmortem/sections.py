@@ -42,10 +42,8 @@ def tell(case: Case, answer: Answer) -> list[Section]:
 
 def _biased(answer: Answer) -> list[str]:
     cohort = answer.findings.cohort
-    if cohort is None or not cohort.is_sampled:
-        return []
-    share = percent(cohort.traced_share)
-    return [f"Sampled, biased: traces have {share} of the requests; shares are of those."]
+    bias = cohort.bias if cohort else None
+    return [f"{bias}; shares are of those."] if bias else []
 
 
 def _limit(answer: Answer) -> str:
@@ -190,6 +188,8 @@ def _heat(answer: Answer) -> Iterator[Section]:
     ]  # fmt: skip
     safe = [c for c in cells if c.is_safe]
     best = max(safe, key=lambda c: c.rate_from, default=None)
+    # Of a sample neither the rates are those of the service nor the shares sure.
+    biased = [f"{line} Rates are of traced requests." for line in _biased(answer)]
     told = (
         f"The most load that kept the limit with certainty: {number(best.rate_from)} to {number(best.rate_below)} "
         f"requests/s at a batch of {best.batch_from} to {best.batch_below - 1}."
@@ -197,7 +197,7 @@ def _heat(answer: Answer) -> Iterator[Section]:
         else "No load with 100 requests kept the limit with certainty."
     )
     yield Section(
-        "Load that kept the limit", [_limit(answer), told],
+        "Load that kept the limit", [_limit(answer), *(biased or [told])],
         ("Batch", "Requests/s", "Requests", "Within (95 %)"), rows[:_ROWS], "SELECT * FROM slo_heat_map",
     )  # fmt: skip
 

@@ -14,14 +14,33 @@ import polars as pl
 
 from rca.case import Case
 from rca.errors import BundleError
-from rca.plain import duration
-from rca.signals import load, meanings
-from rca.window import objective
-from rca.window.scan import MIN_RATIO, Found, Scan, find
+from rca.plain import duration, printable
+from rca.signals import Signal, load, meanings
+from rca.window import counted, objective
+from rca.window.scan import MIN_RATIO, Found, Scan, find, is_symptom
 
 EASED = 0.7
 """Factor on the scan's bar when an objective, an alert or the user says that there was an incident."""
 _HINT_MARGIN_NS = 1_000_000_000
+_ALWAYS_ON = (
+    "watchdog",
+    "infoinhibitor",
+    "deadmansswitch",
+    "deadmanssnitch",
+    "alwaysfiring",
+    "heartbeat",
+)
+"""Alerts that fire to show that alerting works."""
+_SEVERITIES = {
+    "page": 0,
+    "critical": 0,
+    "emergency": 0,
+    "error": 1,
+    "high": 1,
+    "major": 1,
+    "warning": 2,
+    "warn": 2,
+}
 _ALERT_DELAY_NS = 900 * 1_000_000_000
 """An alert fires up to so long after what it is about: rates over minutes, and `for`."""
 
@@ -39,7 +58,9 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     told = _hint(settings or {})
     objectives, _ = objective.read(table(settings or {}, "slo"))
     signals = load(case)
-    spent = objective.broken(objectives, signals)
+    held = counted.hold(case, objectives, signals)
+    spent = held.broken
+    _note_unchecked(case, held)
     if told.start_ns is not None and told.end_ns is not None:
         window = _Window(told.start_ns, told.end_ns, _HINT_MARGIN_NS, None, "hint")
         _write(case, [window], _words(spent, window), None)
@@ -51,6 +72,7 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     scan = find(signals, marks, ease=EASED if claims else 1.0)
     windows = [w for f in scan.found if (w := _explained(scan, f, claims))] if scan else []
     windows = [told.bounded(w) for w in windows] or _claimed(case, claims)
+    windows = windows or _alerted(case, claims, signals)
     if windows:
         threshold = scan.threshold if scan and windows[0].score is not None else None
         _write(case, windows, _words(spent, windows[0]), threshold)
@@ -60,12 +82,25 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
         _write_none(case, "none", _quiet(scan), scan)
 
 
+def _note_unchecked(case: Case, held: counted.Held) -> None:
+    """Objectives of which the recordings cannot tell whether they were kept."""
+    case.execute("DELETE FROM ingest_note WHERE code = 'objective_unchecked'")
+    rows = [
+        {"level": "info", "code": "objective_unchecked", "message": why, "count": 1, "example": o.text}
+        for o, why in held.unchecked
+    ]  # fmt: skip
+    if rows:
+        case.insert("ingest_note", pl.DataFrame(rows))
+
+
 class _Claim(NamedTuple):
     """Something that says that there was an incident, and about when."""
 
     by: str
     start_ns: int
     end_ns: int
+    name: str = ""
+    severity: str | None = None
 
     def agrees(self, start_ns: int, end_ns: int) -> bool:
         """Whether a stretch is the one meant; an alert fires some time after it began."""
@@ -126,20 +161,61 @@ def _claimed(case: Case, claims: Sequence[_Claim]) -> list[_Window]:
     ]
 
 
+def _alerted(case: Case, claims: Sequence[_Claim], signals: Sequence[Signal]) -> list[_Window]:
+    """The window of the gravest alert while which no symptom was recorded; those that fired at once are one.
+
+    Where symptoms were recorded, it was the scan that found nothing.
+    """
+    felt = [s.incident for s in signals if is_symptom(s)]
+    heard = [
+        c
+        for c in claims
+        if c.by == "alert"
+        and (c.severity is None or c.severity in _SEVERITIES)
+        and not any(len(p.between(c.start_ns, c.end_ns).ts_ns) for p in felt)
+    ]
+    first, last = _recorded(case)
+    if not heard or first is None or last is None:
+        return []
+    gravest = min(heard, key=lambda c: (_SEVERITIES.get(c.severity or "", 3), c.start_ns))
+    start, end = max(gravest.start_ns, first), min(gravest.end_ns, last)
+    if start >= end or (start == first and end == last):  # it fired all the time: no incident
+        return []
+    end = max(min(c.end_ns, last) for c in heard if c.start_ns <= end and c.end_ns >= start)
+    margin = max(min(_ALERT_DELAY_NS, (start - first) // 2), _HINT_MARGIN_NS)
+    note = (
+        f"the time of alert {printable(gravest.name, 80)}: it fires some time after what it is about, so the incident "
+        f"may have begun up to {duration(_ALERT_DELAY_NS)} earlier; no latency and no error was recorded meanwhile"
+    )
+    return [_Window(start, end, margin, None, "alert", note)]
+
+
+def _recorded(case: Case) -> tuple[int | None, int | None]:
+    """First and last time of the incident's telemetry, alerts themselves aside."""
+    first, last = case.rows(
+        "SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident' "
+        "AND (kind <> 'alert' OR NOT EXISTS (SELECT 1 FROM source WHERE part = 'incident' "
+        "AND kind <> 'alert' AND last_ns IS NOT NULL))"
+    )[0]
+    return first, last
+
+
 def _alerts(case: Case) -> list[_Claim]:
     """Alerts that fired on the incident side and not while all was well."""
     rows = case.rows(
         """
-        SELECT a.start_ns, coalesce(a.end_ns, s.last_ns) FROM alert AS a
+        SELECT a.start_ns, coalesce(a.end_ns, s.last_ns), a.name, lower(a.severity) FROM alert AS a
         JOIN source AS s ON s.id = a.source_id
         WHERE s.part = 'incident'
-            AND coalesce(a.severity, '') NOT IN ('none', 'info')
+            AND coalesce(lower(a.severity), '') NOT IN ('none', 'info')
+            AND regexp_replace(lower(a.name), '[^a-z]', '', 'g') NOT IN (SELECT unnest(?))
             AND a.name NOT IN (SELECT b.name FROM alert AS b JOIN source AS t ON t.id = b.source_id
                 WHERE t.part = 'baseline')
         ORDER BY a.start_ns, a.name
-        """
+        """,
+        (list(_ALWAYS_ON),),
     )
-    return [_Claim("alert", start, end) for start, end in rows if end is not None]
+    return [_Claim("alert", *row) for row in rows if row[1] is not None]
 
 
 def _words(spent: Sequence[objective.Broken], window: _Window) -> str | None:

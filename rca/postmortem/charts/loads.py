@@ -24,6 +24,8 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         return None
     import altair as alt
 
+    cohort = data.answer.findings.cohort
+    bias = "; sampled, biased" if cohort and cohort.is_sampled else ""
     batches = _ordered(rows, "batch", "order_batch")
     rates = _ordered(rows, "rate", "order_rate")
     x = alt.X("batch:N", sort=batches, title="requests running", axis=alt.Axis(labelAngle=0))
@@ -36,7 +38,7 @@ def slo_heat_map(data: ChartData, width: int = WIDTH) -> Any:
         alt.Tooltip("n:Q", title="requests"),
     ]
     return share_map(
-        rows, x, y, tip, title="share of requests within the limit",
+        rows, x, y, tip, title=f"share of requests within the limit{bias}",
         width=min(width - 120, 74 * len(batches)), height=34 * len(rates),
     )  # fmt: skip
 

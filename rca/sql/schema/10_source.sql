@@ -26,6 +26,8 @@ CREATE TABLE source (
     base_ns BIGINT,
     -- Correction of this source's clock in ns, added by the *_aligned views; 0 when none is known.
     shift_ns BIGINT NOT NULL DEFAULT 0,
+    -- Half of the range of shifts that agree with the metrics, ns; NULL where this clock was not checked.
+    shift_error_ns BIGINT,
     -- Earliest time in the source, ns since the Unix epoch; NULL when it has none.
     first_ns BIGINT,
     -- Latest time in the source, ns since the Unix epoch; NULL when it has none.

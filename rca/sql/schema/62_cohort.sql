@@ -21,10 +21,12 @@ CREATE TABLE cohort (
     split_ns BIGINT,
     -- 'objective', 'healthy p99' or 'p95 of the window'; NULL without a split.
     split_by VARCHAR,
-    -- Smallest share of the requests that metrics counted which the traces have; NULL when no metric counts them.
+    -- Smallest share of the requests that metrics counted which the traces have, else the share that the samplers' tags tell; NULL when neither is there.
     traced_share DOUBLE,
     -- Whether traces are a sample (less than nine of ten): shares among them are biased, their counts and high quantiles mean nothing.
-    is_sampled BOOLEAN NOT NULL
+    is_sampled BOOLEAN NOT NULL,
+    -- What says so, in words; NULL when they are no sample.
+    sampled_by VARCHAR
 );
 
 -- Requests of the window and of the reference, one row each.

@@ -1,22 +1,20 @@
--- What servers counted as they finished requests: gain of each histogram bucket from scrape to
--- scrape, buckets made disjoint. Where a histogram has no buckets, its count alone. By these the
--- clock of traces is compared with the clock of the metrics.
-CREATE VIEW served_count AS
--- Latency histograms that count one request each.
+-- What servers counted in the histograms of the latencies that users feel: gain of each bucket from
+-- scrape to scrape, buckets made disjoint. Where a histogram has no buckets, its count alone.
+CREATE VIEW latency_count AS
 WITH counted AS (
     SELECT r.role, r.service, r.replica, r.series_id, regexp_replace(s.name, '_count$', '') AS base,
         src.part
     FROM series_role AS r
     JOIN series AS s ON s.id = r.series_id
     JOIN source AS src ON src.id = s.source_id
-    WHERE r.role IN ('e2e_latency', 'gateway_latency') AND r.how = 'den' AND s.name LIKE '%\_count' ESCAPE '\'
+    WHERE r.role IN ('e2e_latency', 'gateway_latency', 'ttft', 'itl') AND r.how = 'den' AND s.name LIKE '%\_count' ESCAPE '\'
 ),
 -- Factor from the histogram's unit to seconds.
 unit AS (
     SELECT DISTINCT r.role, regexp_replace(s.name, '_sum$', '') AS base, r.scale
     FROM series_role AS r
     JOIN series AS s ON s.id = r.series_id
-    WHERE r.role IN ('e2e_latency', 'gateway_latency') AND r.how = 'num'
+    WHERE r.role IN ('e2e_latency', 'gateway_latency', 'ttft', 'itl') AND r.how = 'num'
 ),
 -- Buckets carry the labels of their count and `le`.
 bucket AS (
@@ -44,7 +42,7 @@ gain AS (
 SELECT
     -- 'incident' or 'baseline'.
     part,
-    -- 'e2e_latency' (an engine's requests) or 'gateway_latency' (a service's).
+    -- 'e2e_latency' (an engine's requests), 'gateway_latency' (a service's), 'ttft' or 'itl'.
     role,
     -- Service of the series.
     service,
@@ -56,12 +54,35 @@ SELECT
     le AS up_to,
     -- Time of the scrape, ns since the Unix epoch.
     ts_ns,
-    -- Requests finished since the scrape before; NULL is never, negative only where buckets disagree.
+    -- Observations since the scrape before; NULL is never, negative only where buckets disagree.
     n - coalesce(lag(n) OVER w, 0) AS n
 FROM gain
 WINDOW w AS (PARTITION BY part, role, service, replica, base, ts_ns ORDER BY le)
 -- One histogram for each target: the one whose name comes first.
 QUALIFY base = min(base) OVER (PARTITION BY part, role, service, replica);
+
+-- The same of the histograms that count each request once, when it is finished. By these the clock
+-- of traces is compared with the clock of the metrics.
+CREATE VIEW served_count AS
+SELECT
+    -- 'incident' or 'baseline'.
+    part,
+    -- 'e2e_latency' (an engine's requests) or 'gateway_latency' (a service's).
+    role,
+    -- Service of the series.
+    service,
+    -- Replica of the series.
+    replica,
+    -- Longer than this, in seconds; NULL for the first bucket.
+    longer_than,
+    -- Not longer than this, in seconds.
+    up_to,
+    -- Time of the scrape, ns since the Unix epoch.
+    ts_ns,
+    -- Requests finished since the scrape before; NULL is never, negative only where buckets disagree.
+    n
+FROM latency_count
+WHERE role IN ('e2e_latency', 'gateway_latency');
 
 -- Requests as spans have them, by the server that counts them when they end.
 CREATE VIEW served_span AS

@@ -134,6 +134,29 @@ JOIN source AS src ON src.id = s.source_id
 WHERE src.part = 'incident'
 GROUP BY coalesce(s.service, '');
 
+-- What series of each service say of its version and environment.
+CREATE VIEW labelled_series AS
+WITH label AS (
+    SELECT DISTINCT r.service, r.series_id, s.name, lower(unnest(map_keys(s.labels))) AS key
+    FROM series_role AS r
+    JOIN series AS s ON s.id = r.series_id
+    JOIN source AS src ON src.id = s.source_id
+    WHERE src.part = 'incident' AND r.service <> ''
+)
+SELECT
+    -- Service, never ''.
+    service,
+    -- Its series.
+    count(DISTINCT series_id) AS series,
+    -- Series with a version, a build or an image.
+    count(DISTINCT series_id) FILTER (regexp_matches(key,
+        '(^|[._])version$|^(image|image_tag|image_id|revision|build|git_sha|git_commit)$')) AS with_version,
+    -- Series with an environment.
+    count(DISTINCT series_id) FILTER (regexp_matches(key,
+        '^(env|environment|stage|tier|deployment_environment(_name)?|deployment\.environment(\.name)?)$')) AS with_environment
+FROM label
+GROUP BY service;
+
 -- Spans that stand for several requests at once, so that a latency belongs to none of them.
 CREATE VIEW batch_span AS
 WITH linked AS (

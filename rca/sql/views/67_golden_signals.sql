@@ -1,6 +1,7 @@
 -- The golden signals in steps of fifteen seconds, by the end of requests. A P99 of the few requests
 -- of one step would be their maximum: it is taken over the last thousand requests up to the step's
--- end, and its interval from their order alone.
+-- end, and its interval from their order alone. Of sampled traces it is biased, as are their counts
+-- and shares: `bias` says so, and histogram_p99_ns has what the metrics tell.
 CREATE VIEW golden_signals AS
 WITH ended AS (
     SELECT part, end_ns, e2e_ns, status = 'error' AS is_failed
@@ -34,6 +35,31 @@ WITH ended AS (
     FROM role_value
     WHERE role IN ('prefix_hit_rate', 'cache_hit_rate', 'gpu_throttled')
     GROUP BY part, step
+), bucket AS (
+    SELECT part, role, up_to, ts_ns // 15000000000 AS step, sum(greatest(n, 0)) AS n
+    FROM latency_count
+    WHERE role IN ('e2e_latency', 'gateway_latency')
+        -- One histogram tells: of the services where requests come in, else of the engines.
+        AND (role = 'gateway_latency') = EXISTS (
+            SELECT 1 FROM latency_count AS g
+            WHERE g.role = 'gateway_latency' AND NOT isinf(g.up_to) AND g.service IN (SELECT service FROM request))
+        AND (role = 'e2e_latency' OR service IN (SELECT service FROM request))
+    GROUP BY part, role, up_to, step
+), recent AS (
+    -- The last five minutes, as a dashboard has them.
+    SELECT s.part, s.step, b.up_to, sum(b.n) AS n
+    FROM (SELECT DISTINCT part, step FROM bucket) AS s
+    JOIN bucket AS b ON b.part = s.part AND b.step BETWEEN s.step - 19 AND s.step
+    GROUP BY s.part, s.step, b.up_to
+), cumulative AS (
+    SELECT part, step, up_to, sum(n) OVER (PARTITION BY part, step ORDER BY up_to) AS count FROM recent
+), counted AS (
+    SELECT part, step, 1e9 * prom_histogram_quantile(0.99, buckets) AS p99_ns
+    FROM (
+        SELECT part, step, list({'le': up_to, 'count': CAST(count AS DOUBLE)}) AS buckets
+        FROM cumulative
+        GROUP BY part, step
+    )
 )
 SELECT
     -- 'incident' or 'baseline'.
@@ -59,6 +85,11 @@ SELECT
     -- Hit rate of caches outside of the engine, 0 to 1; NULL when not recorded.
     s.cache_hit_rate,
     -- Share of GPUs whose clocks heat or power holds down, 0 to 1; NULL when not recorded.
-    s.throttled
+    s.throttled,
+    -- 99th percentile over the last five minutes by the latency histogram, ns; NULL without buckets or requests.
+    TRY_CAST(c.p99_ns AS BIGINT) AS histogram_p99_ns,
+    -- 'sampled, biased' where requests, mean_ns, failed_share and p99_ns are of sampled traces; NULL where they are of all.
+    CASE WHEN l.requests IS NOT NULL AND (SELECT bool_or(is_sampled) FROM cohort) THEN 'sampled, biased' END AS bias
 FROM latency AS l
-FULL JOIN state AS s USING (part, step);
+FULL JOIN state AS s USING (part, step)
+FULL JOIN counted AS c USING (part, step);
