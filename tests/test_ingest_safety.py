@@ -209,7 +209,9 @@ def test_a_file_that_cannot_even_be_recognised_costs_itself(
     usual = ingest_module.recognise
 
     def breaks(head: Head) -> Format:
-        return [][0] if head.path.name == "odd.bin" else usual(head)
+        if head.path.name == "odd.bin":
+            raise IndexError("list index out of range")
+        return usual(head)
 
     monkeypatch.setattr(ingest_module, "recognise", breaks)
     monkeypatch.delenv("RCA_RAISE")

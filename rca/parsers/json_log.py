@@ -133,7 +133,7 @@ def _loki(answer: Any, sink: Sink) -> Iterator[_Record]:
             level_of(_pick(labels, ("level", "detected_level"))),
         )
         for entry in listed(mapping(stream).get("values")):
-            if not isinstance(entry, list) or len(entry) < 2:  # noqa: PLR2004 - time and line
+            if not isinstance(entry, list) or len(entry) < 2:
                 bad += 1
                 continue
             told = mapping(entry[2]) if entry[2:] else {}
