@@ -270,7 +270,7 @@ def test_elasticsearch_lines_and_answers(tmp_path: Path, read_files: Read) -> No
     cut.write_bytes(packed[: len(packed) // 2])
     case = read_files(cut)
     assert case.rows("SELECT status FROM source") == [("salvaged",)]
-    assert {"truncated", "bad_span"} == {
+    assert {"truncated", "bad_span"} <= {
         c for (c,) in case.rows("SELECT code FROM ingest_note")
     }
 
