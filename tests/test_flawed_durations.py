@@ -1,0 +1,68 @@
+"""Durations that are none: the row stays, marked; no sum, no request and no time range counts it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rca.case import Case
+
+Read = Callable[..., Case]
+_NS = 1_700_000_000_000_000_000
+_MS = 1_000_000
+
+
+def _span(number: int, start_ns: int, end_ns: int, parent: int | None = None) -> dict[str, Any]:
+    return {
+        "traceId": f"{number if parent is None else parent:032x}", "spanId": f"{number:016x}",
+        "parentSpanId": "" if parent is None else f"{parent:016x}", "name": f"s{number}", "kind": 2,
+        "startTimeUnixNano": str(start_ns), "endTimeUnixNano": str(end_ns),
+    }  # fmt: skip
+
+
+def _otlp(spans: list[dict[str, Any]]) -> str:
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "gw"}}]}
+    return json.dumps(
+        {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+    )
+
+
+@pytest.fixture
+def case(tmp_path: Path, read_files: Read) -> Case:
+    """Sound roots 1 and 2; 3 ends before it begins, 4 begins in 1970; 5 and 6 are children of 1, 6 without an end."""
+    spans = [
+        _span(1, _NS, _NS + 100 * _MS), _span(2, _NS + _MS, _NS + 51 * _MS),
+        _span(3, _NS, _NS - 10**17), _span(4, 1_000, _NS + 5 * _MS),
+        _span(5, 2_000, _NS + 20 * _MS, parent=1), _span(6, _NS + 10 * _MS, 0, parent=1),
+    ]  # fmt: skip
+    path = tmp_path / "spans.json"
+    path.write_text(_otlp(spans), encoding="utf-8")
+    return read_files(path)
+
+
+def test_spans_are_kept_and_marked(case: Case) -> None:
+    assert case.rows("SELECT name, dur_ns, flaw FROM span ORDER BY name") == [
+        ("s1", 100 * _MS, None), ("s2", 50 * _MS, None), ("s3", -(10**17), "negative_duration"),
+        ("s4", _NS + 5 * _MS - 1_000, "absurd_duration"),
+        ("s5", _NS + 20 * _MS - 2_000, "absurd_duration"), ("s6", None, "no_duration"),
+    ]  # fmt: skip
+    assert case.rows("SELECT code, level, count, example FROM ingest_note") == [
+        ("bad_duration", "warning", 3, "s3: negative_duration")
+    ]
+    assert case.rows("SELECT status, n_elements FROM source") == [("ok", 6)]
+
+
+def test_no_sum_and_no_request_counts_them(case: Case) -> None:
+    assert case.rows("SELECT name, self_ns FROM span_self ORDER BY name") == [
+        ("s1", 100 * _MS), ("s2", 50 * _MS),
+    ]  # fmt: skip
+    assert case.rows("SELECT e2e_ns FROM request ORDER BY e2e_ns") == [
+        (50 * _MS,),
+        (100 * _MS,),
+    ]
+    assert case.rows("SELECT min(start_ns), max(dur_ns) FROM trace_span") == [(_NS, 100 * _MS)]
+    assert case.rows("SELECT first_ns, last_ns FROM source") == [(_NS, _NS + 100 * _MS)]
