@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gpu_recordings import event, notes, trace
+from test_nsys_sqlite import PID, SESSION, build
 
 from rca.case import Case
 
@@ -66,3 +68,30 @@ def test_no_sum_and_no_request_counts_them(case: Case) -> None:
     ]
     assert case.rows("SELECT min(start_ns), max(dur_ns) FROM trace_span") == [(_NS, 100 * _MS)]
     assert case.rows("SELECT first_ns, last_ns FROM source") == [(_NS, _NS + 100 * _MS)]
+
+
+def test_calls_of_a_profile_are_kept_and_marked(tmp_path: Path, read_files: Read) -> None:
+    path = tmp_path / "p.json"
+    calls = [("cudaLaunchKernel", 10), ("cudaLaunchKernel", -5), ("cudaLaunchKernel", 30)]
+    path.write_text(trace(*(
+        event(name, str(1000 + 100 * n), str(dur), cat="cuda_runtime", correlation=n)
+        for n, (name, dur) in enumerate(calls)
+    )), encoding="utf-8")  # fmt: skip
+    _check_calls(read_files(path))
+
+
+def test_calls_of_an_export_are_kept_and_marked(tmp_path: Path, read_files: Read) -> None:
+    rows = ", ".join(f"({1000 + n * 10**5}, {1000 + n * 10**5 + dur}, {PID}, {n}, 2)"
+                     for n, dur in enumerate((10_000, -5_000, 30_000)))  # fmt: skip
+    table = f"""CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, "end" INTEGER,
+        globalTid INTEGER, correlationId INTEGER, nameId INTEGER);
+        INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES {rows};"""
+    _check_calls(read_files(build(tmp_path / "r.sqlite", SESSION, table)))
+
+
+def _check_calls(case: Case) -> None:
+    assert case.rows("SELECT dur_ns, flaw FROM cpu_op ORDER BY start_ns") == [
+        (10_000, None), (0, "negative_duration"), (30_000, None),
+    ]  # fmt: skip
+    assert case.rows("SELECT count, min_ns, avg_ns FROM api_summary") == [(2, 10_000, 20_000.0)]
+    assert notes(case)["bad_duration"] == 1

@@ -161,7 +161,7 @@ class RowWriter:
         if target == "gpu_op":
             return rows.with_columns(pl.col("dur_ns").fill_null(0))
         sound = pl.when(pl.col("flaw").is_null()).then(pl.col("dur_ns")).otherwise(0)
-        return rows.with_columns(sound.alias("dur_ns")).drop("flaw")
+        return rows.with_columns(sound.alias("dur_ns"))
 
     def _note_flaws(self, rows: pl.DataFrame) -> None:
         for flaw, flawed in rows.drop_nulls("flaw").group_by("flaw"):

@@ -104,7 +104,7 @@ CREATE TABLE cpu_op (
     tid BIGINT,
     -- Start, ns since the Unix epoch.
     start_ns BIGINT NOT NULL,
-    -- Duration in ns; 0 for marks.
+    -- Duration in ns; 0 for marks, and where it is damaged, which `flaw` says.
     dur_ns BIGINT NOT NULL,
     -- Nesting depth on its thread, 0 at the top; NULL when it was not computed.
     depth INTEGER,
@@ -117,7 +117,9 @@ CREATE TABLE cpu_op (
     -- Shapes of the inputs, JSON text; NULL when not recorded.
     input_dims VARCHAR,
     -- Types of the inputs, JSON text; NULL when not recorded.
-    input_types VARCHAR
+    input_types VARCHAR,
+    -- NULL when sound; else why no sum counts the row, for example 'negative_duration'.
+    flaw VARCHAR
 );
 
 -- Allocations and frees as a profiler saw them.

@@ -12,6 +12,7 @@ SELECT
     dur_ns
 FROM cpu_op
 WHERE kind IN ('annotation', 'nvtx')
+    AND flaw IS NULL
     AND regexp_matches(name, '^(ProfilerStep#|execute_context_|step[ _#:]?)[0-9]');
 
 -- Where the time of each rank went, for one step: of the recording's span, the part in which nothing
