@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from rca.bundle import Bundle, BundleFile
-from rca.case import Case
+from rca.case import Case, sql_files
 from rca.case_sink import SERIES_A_SOURCE, CaseSink
 from rca.errors import BundleError, ParseError, RcaError
 from rca.parsers import recognise
@@ -106,6 +106,8 @@ def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None
             _faults_of(f"reader of {known_format.name}", file),
         ):
             known_format.read(file.path, sink)
+        if known_format.kind == "torch_profiler":
+            _note_overruns(sink)
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
 
@@ -165,6 +167,18 @@ def _keep_config(sink: CaseSink, file: BundleFile, known: Format) -> None:
         return
     row = {"path": _path_in_bundle(file.name), "text": text}
     sink.case.insert("config_file", pl.DataFrame([row]), source_id=sink.source_id)
+
+
+def _note_overruns(sink: CaseSink) -> None:
+    """Say which operations of a GPU last into the next ones of their stream, which none does."""
+    (query,) = (text for _, text in sql_files("ingest"))
+    [(count, name, dur_ns)] = sink.case.rows(query, (sink.source_id,))
+    if count:
+        sink.note(
+            "warning", "overrun",
+            "operations that end after the next one on their stream: the ends that ROCm wrote are wrong, busy time is too high",
+            count=count, example=printable(f"{name}: {dur_ns / 1e6:g} ms", 160),
+        )  # fmt: skip
 
 
 def _path_in_bundle(name: str) -> str:

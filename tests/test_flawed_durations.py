@@ -95,3 +95,28 @@ def _check_calls(case: Case) -> None:
     ]  # fmt: skip
     assert case.rows("SELECT count, min_ns, avg_ns FROM api_summary") == [(2, 10_000, 20_000.0)]
     assert notes(case)["bad_duration"] == 1
+
+
+@pytest.mark.parametrize(("call", "noted"), [("hipLaunchKernel", 1), ("cudaGraphLaunch", None)])
+def test_a_kernel_of_rocm_that_covers_the_next_is_said(
+    call: str, noted: int | None, tmp_path: Path, read_files: Read
+) -> None:
+    kernels = [
+        ("a", 100, 10),
+        ("long", 200, 90_000),
+        ("b", 300, 10),
+        ("c", 90_500, 10),
+        ("d", 90_500, 10),
+    ]
+    path = tmp_path / "p.json"
+    path.write_text(trace(
+        event(call, "50", "5", cat="cuda_runtime", correlation=1),
+        *(event(n, str(ts), str(dur), cat="kernel", device=0, stream=3) for n, ts, dur in kernels),
+        event("other stream", "210", "5", cat="kernel", device=0, stream=4),
+    ), encoding="utf-8")  # fmt: skip
+    case = read_files(path)
+    assert notes(case).get("overrun") == noted
+    if noted:
+        example = case.scalar("SELECT example FROM ingest_note WHERE code = 'overrun'")
+        assert example == "long: 90 ms"
+    assert case.scalar("SELECT count(*) FROM gpu_op WHERE flaw IS NULL") == 6
