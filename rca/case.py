@@ -27,7 +27,10 @@ _TIME_COLUMNS = {  # table: (first, last); a duration that is damaged must not m
     "cpu_op": ("start_ns", "start_ns + dur_ns"),
     "memory_event": ("ts_ns", "ts_ns"),
     "sched_event": ("ts_ns", "ts_ns"),
-    "span": ("start_ns", "start_ns + coalesce(dur_ns, 0)"),
+    "span": (
+        "CASE WHEN flaw IS DISTINCT FROM 'absurd_duration' THEN start_ns END",
+        "CASE WHEN flaw IS NULL THEN start_ns + dur_ns WHEN flaw <> 'absurd_duration' THEN start_ns END",
+    ),
     "log": ("ts_ns", "ts_ns"),
     "alert": ("start_ns", "coalesce(end_ns, start_ns)"),
     "change": ("ts_ns", "ts_ns"),

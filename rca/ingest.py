@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from rca.bundle import Bundle, BundleFile
-from rca.case import Case
+from rca.case import Case, sql_files
 from rca.case_sink import SERIES_A_SOURCE, CaseSink
 from rca.errors import BundleError, ParseError, RcaError
 from rca.parsers import recognise
@@ -97,27 +97,43 @@ def ingest_file(case: Case, file: BundleFile, number: int | None = None) -> None
     known = "SELECT count(*) FROM source WHERE sha256 = ? AND part = ? AND status <> 'failed'"
     if case.scalar(known, (digest, file.part)):
         return
-    try:
-        known_format = recognise(read_head(file.path))
-    except OSError as error:
-        raise ParseError(
-            f"cannot be read: {error.strerror or error}", path=file.name
-        ) from error
+    known_format = _format_of(file)
     with case.transaction():
         source_id = number or int(case.scalar("SELECT coalesce(max(id), 0) + 1 FROM source"))
         first_series = number and number * SERIES_A_SOURCE
         with (
             CaseSink(case, source_id, series_offset=first_series) as sink,
-            _faults_of(known_format, file),
+            _faults_of(f"reader of {known_format.name}", file),
         ):
             known_format.read(file.path, sink)
+        if known_format.kind == "torch_profiler":
+            _note_overruns(sink)
         _keep_config(sink, file, known_format)
         _write_source(case, sink, file, known_format, digest)
 
 
+def _format_of(file: BundleFile) -> Format:
+    """The format of a file.
+
+    Raises:
+        ParseError: It cannot be read, or is of none.
+    """
+    try:
+        with _faults_of("recognition of formats", file):
+            return recognise(read_head(file.path))
+    except OSError as error:
+        raise ParseError(
+            f"cannot be read: {error.strerror or error}", path=file.name
+        ) from error
+
+
 @contextmanager
-def _faults_of(reader: Format, file: BundleFile) -> Iterator[None]:
-    """A reader that fails in a way it should not costs its file, not the run.
+def _faults_of(what: str, file: BundleFile) -> Iterator[None]:
+    """Code that fails in a way it should not on a file costs this file, not the run.
+
+    Args:
+        what: What it is that runs, for people.
+        file: The file that it is about.
 
     Raises:
         ParseError: It did. With RCA_RAISE=1 its own exception comes through, as tests want it.
@@ -131,7 +147,7 @@ def _faults_of(reader: Format, file: BundleFile) -> Iterator[None]:
             raise
         problem = printable(f"{type(error).__name__}: {error}", 160)
         raise ParseError(
-            f"cannot be read: the reader of {reader.name} has a fault ({problem})",
+            f"cannot be read: the {what} has a fault ({problem})",
             path=file.name,
             hint="please report it; RCA_RAISE=1 shows where",
         ) from error
@@ -151,6 +167,18 @@ def _keep_config(sink: CaseSink, file: BundleFile, known: Format) -> None:
         return
     row = {"path": _path_in_bundle(file.name), "text": text}
     sink.case.insert("config_file", pl.DataFrame([row]), source_id=sink.source_id)
+
+
+def _note_overruns(sink: CaseSink) -> None:
+    """Say which operations of a GPU last into the next ones of their stream, which none does."""
+    (query,) = (text for _, text in sql_files("ingest"))
+    [(count, name, dur_ns)] = sink.case.rows(query, (sink.source_id,))
+    if count:
+        sink.note(
+            "warning", "overrun",
+            "operations that end after the next one on their stream: the ends that ROCm wrote are wrong, busy time is too high",
+            count=count, example=printable(f"{name}: {dur_ns / 1e6:g} ms", 160),
+        )  # fmt: skip
 
 
 def _path_in_bundle(name: str) -> str:

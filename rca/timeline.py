@@ -117,7 +117,7 @@ def _first_event(case: Case) -> int:
     starts = [
         case.scalar(f"SELECT min({column}) FROM {table}")
         for table, column in (
-            ("span", "start_ns"),
+            ("(SELECT start_ns FROM span WHERE flaw IS NULL)", "start_ns"),
             ("gpu_op", "start_ns"),
             ("cpu_op", "start_ns"),
             ("sample", "ts_ns"),

@@ -2,7 +2,7 @@
 
     python scripts/fuzz.py --budget 120 --seed 1
 
-The corpus is the files of sample_traces, of `tests/fuzz_corpus` where it is there, of the folder that
+The corpus is a file of each format (`tests/fuzz_corpus`), the files of sample_traces, those of the folder that
 RCA_CONFORMANCE_DATA names, and archives of some. Each round takes a file, damages it in one to four ways
 (bits, bytes, cuts, repeats, numbers that are huge, keys swapped, text of another file spliced in) and
 reads it into a case. An expected failure is one line; anything else, or more than 20 s of CPU time, is a

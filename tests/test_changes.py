@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +80,49 @@ def test_damaged_lines_are_counted(tmp_path: Path, read_files: Read) -> None:
     assert case.rows(_ROWS) == [_ROW]
     assert case.rows("SELECT code, count FROM ingest_note") == [("bad_record", 3)]
     assert case.rows("SELECT status, n_elements FROM source") == [("salvaged", 4)]
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.jsonl", "c.json", "pretty.json"])
+def test_what_a_cut_takes_is_said(name: str, tmp_path: Path, read_files: Read) -> None:
+    """Half of a compressed file: whole records are kept, the one that is cut is counted."""
+    records = [
+        {**_ONE, "id": f"chg-{hashlib.sha256(b'%d' % n).hexdigest()}"} for n in range(300)
+    ]
+    text = {
+        "c.csv": "\n".join([",".join(_ONE), *(",".join(r.values()) for r in records)]),
+        "c.jsonl": "\n".join(map(json.dumps, records)),
+        "c.json": json.dumps(records),
+        "pretty.json": json.dumps(records, indent=2),
+    }[name]
+    packed = gzip.compress(text.encode())
+    path = tmp_path / f"{name}.gz"
+    path.write_bytes(packed[: len(packed) // 2])
+    case = read_files(path)
+    kept = [i for (i,) in case.rows("SELECT id FROM change ORDER BY rowid")]
+    assert 100 < len(kept) < 200
+    assert kept == [r["id"] for r in records[: len(kept)]]
+    assert case.rows("SELECT status FROM source") == [("salvaged",)]
+    notes = dict(case.rows("SELECT code, count FROM ingest_note"))
+    assert notes["truncated"] == 1 and notes.get("bad_record", 1) == 1
+
+    plain = tmp_path / name
+    plain.write_text(text[: len(text) // 2 + 20], encoding="utf-8")
+    case = read_files(plain)
+    assert case.scalar("SELECT count(*) FROM change") == 150
+    assert case.rows("SELECT code, count FROM ingest_note") == [("bad_record", 1)]
+
+
+def test_objects_over_many_lines(tmp_path: Path, read_files: Read) -> None:
+    """One that is written over many lines, and several of them one after another, as jq prints."""
+    path = tmp_path / "change.json"
+    path.write_text(json.dumps(_ONE, indent=2), encoding="utf-8")
+    assert read_files(path).rows(_ROWS) == [_ROW]
+    damaged = json.dumps({**_ONE, "after": {"a": 1}}, indent=2).replace('"kind":', '"kind"')
+    texts = (json.dumps({**_ONE, "id": i}, indent=2) for i in ("a", "b"))
+    path.write_text("\n".join([next(texts), damaged, next(texts)]), encoding="utf-8")
+    case = read_files(path)
+    assert case.rows("SELECT id FROM change") == [("a",), ("b",)]
+    assert case.rows("SELECT code, count FROM ingest_note") == [("bad_record", 1)]
 
 
 def test_nothing_readable_is_an_error(tmp_path: Path, read_files: Read) -> None:

@@ -23,7 +23,7 @@ from rca.case import Case
 from rca.errors import BundleError
 from rca.ingest import ingest
 from rca.parsers import stream
-from rca.parsers.format import Format
+from rca.parsers.format import Format, Head
 
 _READ = """
 import sys
@@ -196,3 +196,27 @@ def test_a_fault_of_a_reader_costs_its_file_only(
         "odd.bin: cannot be read: the reader of broken has a fault (KeyError"
     )
     assert "\n" not in line
+
+
+def test_a_file_that_cannot_even_be_recognised_costs_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "odd.bin").write_bytes(b"x")
+    changes = tmp_path / "changes.jsonl"
+    changes.write_text(
+        '{"time": "2026-11-29T14:00:00Z", "subject": "deployment/a", "before": "1", "after": "2"}\n'
+    )
+    usual = ingest_module.recognise
+
+    def breaks(head: Head) -> Format:
+        if head.path.name == "odd.bin":
+            raise IndexError("list index out of range")
+        return usual(head)
+
+    monkeypatch.setattr(ingest_module, "recognise", breaks)
+    monkeypatch.delenv("RCA_RAISE")
+    bundle = Bundle([BundleFile(f, f.name, "incident") for f in sorted(tmp_path.iterdir())])
+    with Case.create() as case:
+        (line,) = ingest(case, bundle)
+        assert case.rows("SELECT count(*) FROM change") == [(1,)]
+    assert line.startswith("odd.bin: cannot be read: the recognition of formats has a fault (")

@@ -184,6 +184,54 @@ def test_loki(tmp_path: Path, read_files: Read) -> None:
     ) == [(_NS + 3, "llm-engine", "info", 5)]
 
 
+def test_a_damaged_figure_costs_itself(tmp_path: Path, read_files: Read) -> None:
+    """The line is kept with what else it says, and so are the lines around it."""
+    text = _VLLM.replace("317.7 tokens", "31.7.7 tokens").replace(
+        "Waiting: 5", "Waiting: " + "5" * 400
+    )
+    case = _read_text(
+        text.replace("pid=7", f"pid={'7' * 5000}"), tmp_path / "a.log", read_files
+    )
+    [stats] = [
+        json.loads(f)
+        for (f,) in case.rows("SELECT fields FROM log WHERE message LIKE 'Engine 000%'")
+    ]
+    assert {"prompt_throughput", "waiting"}.isdisjoint(stats)
+    assert (stats["running"], stats["kv_cache_usage"]) == (2, 0.917)
+    assert case.scalar("SELECT count(*) FROM log") == 7
+
+
+def test_loki_entries_that_are_none(tmp_path: Path, read_files: Read) -> None:
+    values = [[str(_NS), "one"], [str(_NS)], [], 7, [str(_NS + 1), "two", {"pod": "a"}]]
+    answer = {"data": {"resultType": "streams", "result": [
+        {"stream": {"app": "gw", "env": "x"}, "values": values}, {"stream": {}, "values": 3}]}}  # fmt: skip
+    case = _read_text(json.dumps(answer), tmp_path / "loki.json", read_files)
+    assert case.rows("SELECT message, fields FROM log ORDER BY ts_ns") == [
+        ("one", '{"app":"gw","env":"x"}'), ("two", '{"app":"gw","env":"x","pod":"a"}'),
+    ]  # fmt: skip
+    assert case.rows("SELECT code, count FROM ingest_note") == [("bad_line", 3)]
+    assert case.rows("SELECT status, n_elements FROM source") == [("salvaged", 5)]
+
+
+def test_json_records_keep_their_fields(tmp_path: Path, read_files: Read) -> None:
+    record = {
+        "time": "2023-11-14T22:13:20Z", "level": "info", "service": "gw", "msg": "done",
+        "latency_ms": 812.5, "status": 503, "traceId": "AB", "tenant": "acme", "stream": True,
+        "http": {"method": "POST"}, "empty": None, "big": 2**70, "text": "x" * 513, "list": [1],
+    }  # fmt: skip
+    case = _read_text(json.dumps(record) + "\n", tmp_path / "l.json", read_files)
+    [(fields,)] = case.rows("SELECT fields FROM log")
+    assert json.loads(fields) == {
+        "latency_ms": 812.5, "status": 503, "trace_id": "ab", "tenant": "acme", "stream": True,
+        "http.method": "POST",
+    }  # fmt: skip
+    assert case.rows("SELECT code, count FROM ingest_note") == [("fields_left_out", 3)]
+    many = {"time": "2023-11-14T22:13:20Z", "msg": "x", **{f"k{i}": i for i in range(70)}}
+    case = _read_text(json.dumps(many) + "\n", tmp_path / "m.json", read_files)
+    assert case.scalar("SELECT len(json_keys(fields)) FROM log") == 64
+    assert case.scalar("SELECT count FROM ingest_note") == 6
+
+
 def test_otlp_logs(tmp_path: Path, read_files: Read) -> None:
     record = {
         "timeUnixNano": str(_NS + 1), "severityNumber": 17, "body": {"stringValue": "boom 42"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import sys
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import gpu_recordings as recordings
 import pytest
 
 from rca import nsys
-from rca.errors import NsysError
+from rca.errors import NsysError, ParseError
 from rca.nsys import recipe as nsys_recipe
 from rca.parsers import recognise
 from rca.parsers.stream import read_head
@@ -208,3 +209,26 @@ def test_the_real_program_runs_a_recipe(
         program=real_nsys, python=python, arguments=["--mode", "none"],
     )  # fmt: skip
     assert "all_stats.csv" in [p.name for p in made]
+
+
+def test_a_compressed_report_that_is_cut_is_given_to_nsys(
+    report: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end may be all that is missing; else both reasons are told."""
+    packed = gzip.compress(REPORT)
+    report.write_bytes(packed[:-4])
+    script = """
+import sqlite3
+db = sqlite3.connect(output)
+db.executescript('CREATE TABLE OSRT_API (start INTEGER, "end" INTEGER); INSERT INTO OSRT_API VALUES (1, 2)')
+db.close()
+"""
+    monkeypatch.setenv(nsys.VARIABLE, str(program(tmp_path, script)))
+    sink = recordings.MemorySink()
+    recognise(read_head(report)).read(report, sink)
+    assert sink.lost and sink.codes["truncated"] == 1
+    monkeypatch.setenv(nsys.VARIABLE, str(program(tmp_path, "print('magic number mismatch')")))
+    with pytest.raises(
+        ParseError, match="gzip data is cut short; nsys made nothing of it: magic"
+    ):
+        recognise(read_head(report)).read(report, recordings.MemorySink())

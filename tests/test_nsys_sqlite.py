@@ -262,20 +262,39 @@ def test_an_export_that_is_being_written_is_refused(file: Path) -> None:
     _refused(file, "is being written")
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
-def test_a_cut_database_is_refused_whole(share: float, file: Path) -> None:
-    many = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT k.* FROM CUPTI_ACTIVITY_KIND_KERNEL k, (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i FROM n);"
-    build(file, SESSION, KERNELS, many)
-    data = file.read_bytes()
-    file.write_bytes(data[: int(len(data) * share)])
+MANY = "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL SELECT k.* FROM CUPTI_ACTIVITY_KIND_KERNEL k, (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i FROM n);"
+CALLS = """CREATE TABLE OSRT_API (start INTEGER, "end" INTEGER);
+    INSERT INTO OSRT_API WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) SELECT i, i + 1 FROM n;"""
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.95])
+def test_a_cut_database_keeps_what_is_before_the_cut(
+    share: float, packed: bool, file: Path
+) -> None:
+    data = build(file, SESSION, KERNELS, MANY, CALLS).read_bytes()
+    cut = data[: int(len(data) * share)]
+    file.write_bytes(gzip.compress(cut)[:-9] if packed else cut)
+    case = recordings.read(file)
+    kernels, calls = (case.scalar(f"SELECT count(*) FROM {t}") for t in ("gpu_op", "cpu_op"))
+    assert 0 < kernels <= 3001
+    assert (calls > 0) == (share > 0.9) and calls < 5000
+    assert case.scalar("SELECT count(*) FROM gpu_op WHERE name = 'gemm'") == kernels
+    assert case.rows("SELECT status FROM source") == [("salvaged",)]
+    assert recordings.notes(case)["truncated"] == 1
+    assert recordings.notes(case)["damaged_table"] in (1, 2)
+
+
+@pytest.mark.parametrize("size", [50, 4096])
+def test_a_database_without_its_tables_is_refused(size: int, file: Path) -> None:
+    data = build(file, SESSION, KERNELS, MANY).read_bytes()
+    file.write_bytes(data[:size])
     _refused(file, "cannot be read as SQLite.*nsys export --type sqlite")
 
 
-def test_rows_of_a_refused_export_do_not_stay(file: Path) -> None:
-    sound = build(file.with_name("sound.sqlite"), SESSION)
-    build(file, SESSION, KERNELS, 'CREATE TABLE OSRT_API (start INTEGER, "end" INTEGER);')
+def test_a_damaged_table_costs_itself(file: Path) -> None:
+    build(file, SESSION, KERNELS, CALLS)
     with sqlite3.connect(file) as db:
-        db.executemany("INSERT INTO OSRT_API VALUES (?, ?)", [(i, i + 1) for i in range(5000)])
         page = db.execute(
             "SELECT rootpage FROM sqlite_master WHERE name = 'OSRT_API'"
         ).fetchone()[0]
@@ -284,12 +303,21 @@ def test_rows_of_a_refused_export_do_not_stay(file: Path) -> None:
     data = bytearray(file.read_bytes())
     data[(page - 1) * size : page * size] = b"\xff" * size
     file.write_bytes(data)
+    case = recordings.read(file)
+    assert case.rows("SELECT name FROM gpu_op") == [("gemm",)]
+    assert case.rows(
+        "SELECT code, level, count, example FROM ingest_note WHERE level = 'error'"
+    ) == [("damaged_table", "error", 1, "OSRT_API")]
+
+
+def test_rows_of_a_refused_file_do_not_stay(file: Path) -> None:
+    sound = build(file.with_name("sound.sqlite"), SESSION)
+    build(file, "CREATE TABLE history (url TEXT);")
     case = Case.create()
     files = [BundleFile(path, path.name, "incident") for path in (sound, file)]
     (failure,) = ingest(case, Bundle(files))
-    assert "cannot be read as SQLite" in failure
+    assert "no export of Nsight Systems" in failure
     assert case.rows("SELECT path FROM source") == [("sound.sqlite",)]
-    assert case.scalar("SELECT count(*) FROM gpu_op") == 0
 
 
 def test_the_sample_of_a_leak_was_also_recorded_by_nsys() -> None:

@@ -277,6 +277,17 @@ def test_elasticsearch_lines_and_answers(tmp_path: Path, read_files: Read) -> No
         assert case.rows("SELECT service, attributes ->> '$.\"k8s.pod.name\"' FROM span ORDER BY 1") == [
             ("gateway", "pod-1"), ("vllm", "pod-1"),
         ]  # fmt: skip
+    many = "\n".join(
+        json.dumps({**d, "spanID": f"{n:016x}"}) for n in range(1, 999) for d in documents
+    )
+    packed = gzip.compress(many.encode())
+    cut = tmp_path / "lines.json.gz"
+    cut.write_bytes(packed[: len(packed) // 2])
+    case = read_files(cut)
+    assert case.rows("SELECT status FROM source") == [("salvaged",)]
+    assert {"truncated", "bad_span"} <= {
+        c for (c,) in case.rows("SELECT code FROM ingest_note")
+    }
 
 
 def test_console_exporter(tmp_path: Path, read_files: Read) -> None:

@@ -15,7 +15,6 @@ from rca.case import Case, sql_files
 from rca.compare.estimates import Completed, Values
 from rca.errors import RcaError
 from rca.ingest import Progress
-from rca.limits import SAMPLED_BELOW
 from rca.plain import printable
 
 _CASE_HEADER = b"DUCK"

@@ -7,7 +7,7 @@ import polars as pl
 from rca import sampling
 from rca.case import Case, sql_text
 from rca.findings.records import Cohort
-from rca.limits import SAMPLED_BELOW, objective_ns
+from rca.limits import objective_ns
 
 FEWEST = 10
 """Requests from which on a side counts, and which a limit must leave on either side."""

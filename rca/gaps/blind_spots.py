@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from rca import sampling
 from rca.case import Case
-from rca.limits import SAMPLED_BELOW
 from rca.plain import percent, printable
 
 ORPHAN_SHARE = 0.02

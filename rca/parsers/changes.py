@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +16,8 @@ import pyarrow as pa
 
 from rca.errors import ParseError
 from rca.parsers.format import Format, Head, Sink
-from rca.parsers.json_text import first, mapping, read_lines, sketch
-from rca.parsers.stream import Blocks, read_all
+from rca.parsers.json_text import first, mapping, sketch
+from rca.parsers.stream import read_all
 from rca.parsers.times import point_ns
 
 _LIMIT_BYTES = 256_000_000
@@ -30,6 +32,8 @@ _NAMES = {
 _COLUMNS = ("id", "ts_ns", "kind", "subject", "before", "after", "origin", "details")
 _KNOWN = frozenset(name for names in _NAMES.values() for name in names)
 _MOST_DETAILS = 4000
+_BETWEEN = re.compile(r"[\s,\]\ufeff]*")
+_NEXT = re.compile(r"(?:\n|\}\s*,?)\s*(?=\{)")
 
 
 def _value(record: Mapping[str, Any], what: str) -> str | None:
@@ -64,41 +68,52 @@ def _made_id(*parts: Any) -> str:
     return "change-" + hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def _records(path: Path) -> Iterator[Mapping[str, Any] | None]:
+def _records(text: str, *, damaged: bool) -> Iterator[Mapping[str, Any] | None]:
     """The records; None for one that cannot be read."""
-    start = next(iter(Blocks(path, 4096)), b"").lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
-    if start == b"{":
-        for line in read_lines(Blocks(path)):
-            try:
-                yield msgspec.json.decode(
-                    line.removeprefix(b"\xef\xbb\xbf"), type=dict[str, Any]
-                )
-            except msgspec.DecodeError:
-                yield None
-        return
-    data, _ = read_all(path, _LIMIT_BYTES)
-    text = data.decode("utf-8-sig", "replace")
-    if start == b"[":
+    text = text.lstrip()
+    if text[:1] == "{":
+        return _objects(text, 0)
+    if text[:1] == "[":
+        return _objects(text, 1)
+    return _table(text, damaged=damaged)
+
+
+def _objects(text: str, at: int) -> Iterator[dict[str, Any] | None]:
+    """JSON objects that follow one another, however they are parted; after a damaged one the next."""
+    decode = json.JSONDecoder().raw_decode
+    while (at := _BETWEEN.match(text, at).end()) < len(text):  # type: ignore[union-attr]
         try:
-            parts = msgspec.json.decode(text, type=list[Any])
-        except msgspec.DecodeError as error:
-            raise ParseError(f"is damaged JSON: {error}", path=str(path)) from error
-        yield from (part if isinstance(part, dict) else None for part in parts)
-        return
+            found, at = decode(text, at)
+        except (ValueError, RecursionError):
+            found, next_one = None, _NEXT.search(text, at + 1)
+            at = next_one.end() if next_one else len(text)
+        yield found if isinstance(found, dict) else None
+
+
+def _table(text: str, *, damaged: bool) -> Iterator[dict[str, Any] | None]:
+    """The rows of a table; the last one, of a damaged file or too short, is a part of what it was."""
+    if damaged:
+        text, _, part = text.rpartition("\n")
+        if part.strip():
+            yield None
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    last = text.count("\n") + 1  # no row ends there when the text ends with a line's end
     try:
-        for row in csv.DictReader(io.StringIO(text, newline="")):
-            yield {str(k).strip().lower(): v for k, v in row.items()}
-    except csv.Error as error:
-        raise ParseError(f"is damaged CSV: {error}", path=str(path)) from error
+        for row in rows:
+            cut = rows.line_num == last and None in row.values()
+            yield None if cut else {str(k).strip().lower(): v for k, v in row.items()}
+    except csv.Error:
+        yield None
 
 
 def _read(path: Path, sink: Sink) -> None:
+    data, damage = read_all(path, _LIMIT_BYTES)
     rows, bad, example = [], 0, ""
-    for record in _records(path):
+    for record in _records(data.decode("utf-8-sig", "replace"), damaged=bool(damage)):
         row = None if record is None else _row(record)
         if row is None:
             bad += 1
-            example = example or str(record)[:200]
+            example = example or str(record or "")[:200]
         else:
             rows.append(row)
     sink.count_elements(len(rows) + bad)
@@ -108,9 +123,11 @@ def _read(path: Path, sink: Sink) -> None:
             "bad_record",
             "records that are damaged, or without a time or a subject",
             count=bad,
-            example=example,
+            example=example or None,
             lost=True,
         )
+    if damage:
+        sink.note("warning", "truncated", damage, lost=True)
     if bad and not rows:
         raise ParseError("not one change record can be read", path=str(path))
     if rows:

@@ -27,6 +27,8 @@ class Line(NamedTuple):
     template: str | None = None
 
 
+_MOST = 2.0**53  # beyond it numbers are not exact, and no engine counts so far
+_MOST_DIGITS = 18
 _WORD = r"TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|CRITICAL|FATAL"
 _ISO = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -116,7 +118,7 @@ def _vllm(line: str) -> Line | None:
         return None
     fields: dict[str, Any] = {"at": found["at"]}
     if found["pid"]:
-        fields["pid"] = int(found["pid"])
+        fields["pid"] = int(found["pid"][:_MOST_DIGITS])
     return Line(
         None,
         found["monthly"],
@@ -197,11 +199,23 @@ def stats(message: str) -> dict[str, Any]:
         found["engine"] = engine[1]
     for name, pattern in _STATS.items():
         match = pattern.search(message)
-        if match:
-            percent = match[1].endswith("%")
-            value = float(match[1].rstrip("%")) / (100 if percent else 1)
-            found[name] = int(value) if value.is_integer() and not percent else round(value, 9)
+        value = figure(match[1]) if match else None
+        if value is not None:
+            found[name] = value
     return found
+
+
+def figure(text: str) -> int | float | None:
+    """A number, of which '%' makes a share; None for what a damaged line has in its place."""
+    try:
+        value = float(text.rstrip("%"))
+    except ValueError:
+        return None
+    if not abs(value) < _MOST:
+        return None
+    if text.endswith("%"):
+        return round(value / 100, 9)
+    return int(value) if value.is_integer() else round(value, 9)
 
 
 def configuration(message: str) -> Iterator[tuple[str, str | None]]:

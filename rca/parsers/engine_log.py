@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rca.parsers.config_rows import ConfigRows
 from rca.parsers.engine_lines import Line, configuration, parse
@@ -35,17 +37,18 @@ class Reader:
         ts_ns: int | None = None,
         service: str | None = None,
         level: str | None = None,
+        fields: Mapping[str, Any] | None = None,
     ) -> None:
         """One line, taken apart or not; what is known from around it fills what it lacks."""
         if line is None:
-            self.rows.add(ts_ns, service, level, text.strip(), {})
+            self.rows.add(ts_ns, service, level, text.strip(), fields or {})
             return
         when = line.ts_ns if ts_ns is None else ts_ns
         if when is None and line.monthly:
             when = self._dated(line.monthly)
         self.rows.add(
             when, line.service if line.template else service or line.service, line.level or level,
-            line.message, line.fields, line.template,
+            line.message, {**(fields or {}), **line.fields}, line.template,
         )  # fmt: skip
         for key, value in configuration(line.message):
             self._config.add(ENGINE, key, value, when)

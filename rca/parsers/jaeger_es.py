@@ -50,7 +50,10 @@ def _parts(data: bytes) -> list[msgspec.Raw]:
 def _documents(path: Path, sink: Sink) -> Iterator[bytes]:
     head = read_head(path)
     if sketch(head).more:
-        yield from read_lines(Blocks(path))
+        blocks = Blocks(path)
+        yield from read_lines(blocks)
+        if blocks.damage:
+            sink.note("warning", "truncated", blocks.damage, lost=True)
         return
     parts, whole = read_whole(path, 3, _parts)
     if whole.damage:

@@ -99,6 +99,11 @@ def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def listed(value: Any) -> list[Any]:
+    """The value when it is a JSON array, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
 def first(value: Any) -> Any:
     """The first element of a list; None when there is none."""
     return value[0] if isinstance(value, list) and value else None

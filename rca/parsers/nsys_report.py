@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rca import nsys, scratch
-from rca.errors import ParseError
+from rca.errors import NsysError, ParseError
 from rca.parsers.format import Format, Head, Sink
 from rca.parsers.nsys_sqlite import read_export
 from rca.parsers.stream import Blocks, compression
@@ -23,10 +23,18 @@ def read(path: Path, sink: Sink) -> None:
 
     Raises:
         NsysError: There is no nsys program, or it cannot read this report.
-        ParseError: The file is damaged.
+        ParseError: It is compressed and damaged, and nsys makes nothing of what is left.
     """
-    with plain(path) as report:
-        _read_report(report, sink, path)
+    with _unpacked(path) as (report, damage):
+        try:
+            _read_report(report, sink, path)
+        except NsysError as error:
+            if damage:
+                said = str(error).replace(f"{report}: ", "")
+                raise ParseError(f"{damage}; {said}", path=str(path)) from error
+            raise
+        if damage:
+            sink.note("warning", "truncated", damage, lost=True)
 
 
 @contextmanager
@@ -36,19 +44,26 @@ def plain(path: Path) -> Iterator[Path]:
     Raises:
         ParseError: It is compressed and damaged.
     """
+    with _unpacked(path) as (report, damage):
+        if damage:
+            raise ParseError(damage, path=str(path))
+        yield report
+
+
+@contextmanager
+def _unpacked(path: Path) -> Iterator[tuple[Path, str | None]]:
+    """The same, or what is left of it, and what was wrong."""
     with path.open("rb") as file:
         packed = compression(file.read(8))
     if not packed:
-        yield path
+        yield path, None
         return
     with scratch.folder() as folder:
         copy = folder / "report.nsys-rep"
         blocks = Blocks(path)
         with copy.open("wb") as file:
             file.writelines(blocks)
-        if blocks.damage:
-            raise ParseError(blocks.damage, path=str(path))
-        yield copy
+        yield copy, blocks.damage
 
 
 def _read_report(report: Path, sink: Sink, name: Path) -> None:

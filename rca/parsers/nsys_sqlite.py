@@ -5,26 +5,27 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from rca import scratch
 from rca.errors import ParseError
 from rca.parsers import nsys_sqlite_metrics as gpu_metrics
 from rca.parsers.format import Format, Head, Sink
+from rca.parsers.nsys_sqlite_cut import readable
 from rca.parsers.nsys_sqlite_rows import (
     NO_STRINGS,
     RowWriter,
     batches,
     decoded,
     immutable_uri,
+    is_damage,
     read_strings,
 )
 from rca.parsers.nsys_sqlite_tables import NAMES, SELECTIONS, Selection
-from rca.parsers.stream import Blocks, compression
 
 _MAGIC = b"SQLite format 3\x00"
 # A view or a computed column can give rows without end and values of any size from a small file.
@@ -57,26 +58,20 @@ def read(path: Path, sink: Sink) -> None:
     Raises:
         ParseError: It is no export of Nsight Systems, is damaged, or is being written.
     """
-    with _unpacked(path) as file:
+    _stop_if_written(path, str(path))
+    with readable(path, sink) as file:
         read_export(file, sink, name=str(path))
 
 
 def read_export(file: Path, sink: Sink, *, name: str) -> None:
-    """The same for an export that is not compressed; `name` is what messages call it."""
-    for suffix in ("-journal", "-wal"):
-        other = file.with_name(file.name + suffix)
-        if other.is_file() and other.stat().st_size:
-            raise ParseError(
-                f"is being written, {other.name} lies beside it",
-                path=name,
-                hint="wait for nsys to end",
-            )
+    """The same for an export that is neither compressed nor cut; `name` is what messages call it."""
+    _stop_if_written(file, name)
     import adbc_driver_manager
 
     try:
         with closing(_connect(file)) as db:
             _Export(db, file, sink, name).read()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # the latter: of a damaged message
         raise ParseError(
             f"cannot be read as SQLite: {error}", path=name, hint=_AGAIN
         ) from error
@@ -85,21 +80,15 @@ def read_export(file: Path, sink: Sink, *, name: str) -> None:
         raise ParseError(f"cannot be read as SQLite: {line}", path=name, hint=_AGAIN) from error
 
 
-@contextmanager
-def _unpacked(path: Path) -> Iterator[Path]:
-    with path.open("rb") as file:
-        packed = compression(file.read(8))
-    if not packed:
-        yield path
-        return
-    with scratch.folder() as folder:
-        copy = folder / "export.sqlite"
-        blocks = Blocks(path)
-        with copy.open("wb") as file:
-            file.writelines(blocks)
-        if blocks.damage:
-            raise ParseError(blocks.damage, path=str(path), hint=_AGAIN)
-        yield copy
+def _stop_if_written(file: Path, name: str) -> None:
+    for suffix in ("-journal", "-wal"):
+        other = file.with_name(file.name + suffix)
+        if other.is_file() and other.stat().st_size:
+            raise ParseError(
+                f"is being written, {other.name} lies beside it",
+                path=name,
+                hint="wait for nsys to end",
+            )
 
 
 def _connect(file: Path) -> sqlite3.Connection:
@@ -120,6 +109,7 @@ class _Export:
                 path=name, hint=_AGAIN,
             )  # fmt: skip
         self._has_strings = "StringIds" in self._tables
+        self._damaged: dict[str, str] = {}  # tables, and what SQLite says of them
 
     def read(self) -> None:
         if not any(t.startswith(_KNOWN) for t in self._tables):
@@ -127,11 +117,14 @@ class _Export:
                 "is an SQLite database, but no export of Nsight Systems", path=self._name
             )
         base_ns = self._describe()
-        self._strings = read_strings(self._file) if self._has_strings else NO_STRINGS
+        self._strings = NO_STRINGS
+        if self._has_strings:
+            self._strings = read_strings(self._file, partial(self._lost, "StringIds"))
         self._read_names()
         writer = RowWriter(self._sink, self._domains())
         found = [self._copy(s, base_ns or 0, writer) for s in SELECTIONS]
-        self._read_gpu_metrics(base_ns or 0)
+        n_metrics = self._read_gpu_metrics(base_ns or 0)
+        self._tell_damage(is_all=not (sum(found) or n_metrics))
         if not any(found[:4]):
             self._sink.note("warning", "no_gpu_events", "no GPU work was recorded in it")
         if found[3]:
@@ -141,8 +134,37 @@ class _Export:
                 count=found[3],
             )  # fmt: skip
 
-    def _rows(self, query: str) -> list[Any]:
-        return self._db.execute(query).fetchall()
+    def _rows(self, query: str, table: str | None = None) -> list[Any]:
+        """Rows of a query; none where the table is named and damaged."""
+        try:
+            return self._db.execute(query).fetchall()
+        except sqlite3.Error as error:
+            if table is None or not is_damage(error):
+                raise
+            self._lost(table, str(error))
+            return []
+
+    def _lost(self, table: str, problem: str) -> None:
+        self._damaged.setdefault(table, problem)
+
+    def _tell_damage(self, *, is_all: bool) -> None:
+        """Say which tables are damaged.
+
+        Raises:
+            ParseError: They are all that there was.
+        """
+        if not self._damaged:
+            return
+        table, problem = next(iter(self._damaged.items()))
+        if is_all:
+            raise ParseError(
+                f"cannot be read as SQLite: {problem}, and no table has a row before the damage",
+                path=self._name, hint=_AGAIN,
+            )  # fmt: skip
+        self._sink.note(
+            "error", "damaged_table", f"tables that are damaged ({problem}): rows before the damage were kept",
+            count=len(self._damaged), example=table, lost=True,
+        )  # fmt: skip
 
     def _table(self, name: str) -> str | None:
         """The table as this export calls it; some carry a version, as in NVTX_EVENTS_V2."""
@@ -157,7 +179,7 @@ class _Export:
     def _value(self, table: str, column: str, where: str = "") -> Any:
         if table not in self._tables or column not in self._columns(table):
             return None
-        rows = self._rows(f'SELECT "{column}" FROM "{table}" {where} LIMIT 1')
+        rows = self._rows(f'SELECT "{column}" FROM "{table}" {where} LIMIT 1', table)
         return rows[0][0] if rows else None
 
     def _describe(self) -> int | None:
@@ -204,25 +226,29 @@ class _Export:
             if not table:
                 continue
             query = selection.query(table, self._columns(table), 0, self._has_strings)
-            for rows in self._decoded(selection, query):
+            for rows in self._decoded(selection, query, table):
                 named = rows.sort("priority") if "priority" in rows.columns else rows
                 named = named.drop_nulls(key).unique(key, keep="last", maintain_order=True)
                 named = named.rename({"number": "id"}, strict=False)
                 self._sink.insert(selection.target, named.drop("priority", strict=False))
 
-    def _read_gpu_metrics(self, base_ns: int) -> None:
+    def _read_gpu_metrics(self, base_ns: int) -> int:
+        """Write them; returns how many samples there are."""
         filled = [
             t for t in ("GPU_METRICS", "GENERIC_EVENTS")
-            if t in self._tables and self._rows(f"SELECT 1 FROM {t} LIMIT 1")
+            if t in self._tables and self._rows(f"SELECT 1 FROM {t} LIMIT 1", t)
         ]  # fmt: skip
         names = []
         if {"typeId", "metricId", "metricName"} <= self._columns("TARGET_INFO_GPU_METRICS"):
             names = self._rows(
-                "SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS"
+                "SELECT typeId, metricId, metricName FROM TARGET_INFO_GPU_METRICS",
+                "TARGET_INFO_GPU_METRICS",
             )
         metrics = gpu_metrics.find({t: self._columns(t) for t in filled}, names, base_ns)
-        if metrics:
-            gpu_metrics.read(self._file, metrics, self._sink)
+        if not metrics:
+            return 0
+        lost = partial(self._lost, " ".join(filled))
+        return gpu_metrics.read(self._file, metrics, self._sink, lost)
 
     def _domains(self) -> dict[str, str]:
         """Names of NVTX domains by 'domain process'."""
@@ -232,12 +258,12 @@ class _Export:
         ):
             return {}
         rows = self._rows(
-            f'SELECT domainId, globalTid >> 24, text FROM "{table}" WHERE eventType = 75'
+            f'SELECT domainId, globalTid >> 24, text FROM "{table}" WHERE eventType = 75', table
         )
         return {f"{domain} {pid}": text for domain, pid, text in rows if text}
 
-    def _decoded(self, selection: Selection, query: str) -> Iterator[pl.DataFrame]:
-        for batch in batches(self._file, query):
+    def _decoded(self, selection: Selection, query: str, table: str) -> Iterator[pl.DataFrame]:
+        for batch in batches(self._file, query, partial(self._lost, table)):
             yield decoded(batch, selection, self._strings)
 
     def _copy(self, selection: Selection, base_ns: int, writer: RowWriter) -> int:
@@ -259,7 +285,7 @@ class _Export:
             self._sink.note("info", "missing_columns", "columns that this version of the export does not have",
                             count=len(missing), example=f"{table}: {', '.join(missing)}")  # fmt: skip
         query = selection.query(table, have, base_ns, self._has_strings)
-        decoded_rows = self._decoded(selection, query)
+        decoded_rows = self._decoded(selection, query, table)
         return sum(writer.write(selection.target, rows) for rows in decoded_rows)
 
 

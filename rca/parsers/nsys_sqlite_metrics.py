@@ -10,7 +10,7 @@ import polars as pl
 
 from rca.parsers.format import Sink
 from rca.parsers.metric_rows import REFUSED, SeriesRows
-from rca.parsers.nsys_sqlite_rows import batches
+from rca.parsers.nsys_sqlite_rows import Lost, batches
 
 PREFIX = "nsys_gpu_"
 _TALL = """
@@ -60,11 +60,11 @@ def find(
     return None
 
 
-def read(file: Path, metrics: Metrics, sink: Sink) -> int:
-    """Write series and samples; returns the number of samples."""
+def read(file: Path, metrics: Metrics, sink: Sink, lost: Lost) -> int:
+    """Write series and samples; returns the number of samples. `lost`: see `batches`."""
     series = SeriesRows()
     count = 0
-    for batch in batches(file, metrics.query):
+    for batch in batches(file, metrics.query, lost):
         rows = pl.DataFrame(pl.from_arrow(batch))
         keys = rows.select("type", "metric").unique(maintain_order=True)
         named = [(kind, metrics.names.get((kind, key), key)) for kind, key in keys.rows()]
@@ -74,12 +74,12 @@ def read(file: Path, metrics: Metrics, sink: Sink) -> int:
             (pl.col("value") >= 0) & (pl.col("series_id") != REFUSED)
         )
         sink.count_elements(rows.height)
-        if lost := rows.height - sound.height:
+        if unsound := rows.height - sound.height:
             sink.note(
                 "warning",
                 "bad_gpu_metric",
                 "samples of GPU metrics that are no numbers, or negative, were left out",
-                count=lost,
+                count=unsound,
                 lost=True,
             )
         sink.insert("sample", sound.select("series_id", "ts_ns", "value"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from rca.parsers.format import Sink
 from rca.parsers.nsys_sqlite_tables import FIXED, ID, INTEGER, SIZE, Selection
 
 BATCH_ROWS = 131_072
+_FEW_ROWS = 32
 YEAR_2096_NS = 4_000_000_000_000_000_000
 _NARROW = ("device", "registers", "sm_count", "number", "cpu")  # columns of 32 bits in the case
 _CALL = pl.Enum(["driver", "runtime"])
@@ -28,11 +29,42 @@ def immutable_uri(file: Path) -> str:
     return f"file://{quote(str(file.absolute()))}?mode=ro&immutable=1"
 
 
-def batches(file: Path, query: str) -> Iterator[Any]:
-    """The rows of a query as Arrow batches."""
+Lost = Callable[[str], None]
+"""Called with what SQLite says where a table is damaged."""
+
+
+def batches(file: Path, query: str, lost: Lost) -> Iterator[Any]:
+    """The rows of a query as Arrow batches; of a damaged table those before the damage."""
+    import adbc_driver_manager
+    import pyarrow as pa
+
+    count = 0
+    for n_rows in (
+        BATCH_ROWS,
+        _FEW_ROWS,
+    ):  # the batch in which the damage is comes in small ones
+        rest = f"{query} LIMIT -1 OFFSET {count}" if n_rows == _FEW_ROWS else query
+        try:
+            for batch in _batches(file, rest, n_rows):
+                count += batch.num_rows
+                yield batch
+            return
+        except (adbc_driver_manager.Error, pa.ArrowException, OSError) as error:
+            if not is_damage(error):
+                raise
+            problem = str(error).splitlines()[0].removeprefix("INVALID_ARGUMENT: ")
+    lost(problem)
+
+
+def is_damage(error: Exception) -> bool:
+    """Whether SQLite says that bytes of the file make no sense, and not that it was asked wrongly."""
+    return any(word in str(error) for word in ("malformed", "corrupt", "disk I/O error"))
+
+
+def _batches(file: Path, query: str, n_rows: int) -> Iterator[Any]:
     from adbc_driver_sqlite import StatementOptions, dbapi
 
-    options = {StatementOptions.BATCH_ROWS.value: str(BATCH_ROWS)}
+    options = {StatementOptions.BATCH_ROWS.value: str(n_rows)}
     with (
         dbapi.connect(immutable_uri(file)) as con,
         con.cursor(adbc_stmt_kwargs=options) as cursor,
@@ -66,12 +98,12 @@ def decoded(batch: Any, selection: Selection, strings: pl.DataFrame) -> pl.DataF
     return rows.with_columns(*texts, *others)
 
 
-def read_strings(file: Path) -> pl.DataFrame:
+def read_strings(file: Path, lost: Lost) -> pl.DataFrame:
     """The texts of StringIds, as `decoded` wants them."""
     query = "SELECT CAST(id AS INTEGER) AS id, CAST(CAST(value AS TEXT) AS BLOB) AS value"
     parts = [
         pl.DataFrame(pl.from_arrow(batch))
-        for batch in batches(file, f"{query} FROM StringIds WHERE value <> ''")
+        for batch in batches(file, f"{query} FROM StringIds WHERE value <> ''", lost)
     ]
     if not parts:
         return NO_STRINGS
@@ -161,7 +193,7 @@ class RowWriter:
         if target == "gpu_op":
             return rows.with_columns(pl.col("dur_ns").fill_null(0))
         sound = pl.when(pl.col("flaw").is_null()).then(pl.col("dur_ns")).otherwise(0)
-        return rows.with_columns(sound.alias("dur_ns")).drop("flaw")
+        return rows.with_columns(sound.alias("dur_ns"))
 
     def _note_flaws(self, rows: pl.DataFrame) -> None:
         for flaw, flawed in rows.drop_nulls("flaw").group_by("flaw"):

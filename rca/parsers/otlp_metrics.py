@@ -144,12 +144,12 @@ class _Gathered:
         if told == "histogram":
             buckets = list(_buckets(point))
             self.histograms.append(
-                Histogram(number, point.time_unix_nano, float(point.count), point.sum, buckets)
+                Histogram(number, point.time_unix_nano, _float(point.count), point.sum, buckets)
             )
             return
         value = point.as_double if point.as_double is not None else point.as_int
         self.samples.append(
-            (number, point.time_unix_nano, float("nan") if value is None else value)
+            (number, point.time_unix_nano, float("nan") if value is None else _float(value))
         )
 
 
@@ -158,7 +158,7 @@ def _buckets(point: _Point) -> Iterator[tuple[float, float, float]]:
     infinity = float("inf")
     if point.bucket_counts:
         bounds = [-infinity, *point.explicit_bounds, infinity]
-        yield from zip(bounds, bounds[1:], map(float, point.bucket_counts), strict=False)
+        yield from zip(bounds, bounds[1:], map(_float, point.bucket_counts), strict=False)
         return
     base = _power(2.0, _power(2.0, -point.scale))
     negative, positive = point.negative or _Buckets(), point.positive or _Buckets()
@@ -167,15 +167,23 @@ def _buckets(point: _Point) -> Iterator[tuple[float, float, float]]:
             _power(base, negative.offset + index),
             _power(base, negative.offset + index + 1),
         )
-        yield -high, -low, float(negative.bucket_counts[index])
+        yield -high, -low, _float(negative.bucket_counts[index])
     if point.zero_count:
-        yield -point.zero_threshold, point.zero_threshold, float(point.zero_count)
+        yield -point.zero_threshold, point.zero_threshold, _float(point.zero_count)
     for index, count in enumerate(positive.bucket_counts):
         yield (
             _power(base, positive.offset + index),
             _power(base, positive.offset + index + 1),
-            float(count),
+            _float(count),
         )
+
+
+def _float(number: float) -> float:
+    """The number; one of hundreds of digits, which only damage writes, is infinite."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf")
 
 
 def _power(base: float, exponent: float) -> float:

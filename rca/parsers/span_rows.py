@@ -11,8 +11,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+import polars as pl
 import pyarrow as pa
 
+from rca.parsers.durations import flaw_of
 from rca.parsers.format import Sink
 from rca.parsers.times import MAX_NS
 
@@ -240,7 +242,7 @@ class SpanRows:
             self._written += len(self._spans.name)
             self._without_start += self._spans.start_ns.count(None)
             self._without_service += sum(map(self._spans.service.count, (None, "")))
-            self._sink.insert("span", self._table(self._columns, _SPAN))
+            self._sink.insert("span", self._judged(self._table(self._columns, _SPAN)))
             for column in self._columns:
                 column.clear()
         for table, schema, rows in (
@@ -251,6 +253,20 @@ class SpanRows:
                 columns = list(zip(*rows, strict=True))
                 rows.clear()
                 self._sink.insert(table, self._table(columns, schema))
+
+    def _judged(self, spans: pa.Table) -> pa.Table:
+        """Spans with why the duration of each is none; those that were measured wrong are said."""
+        durations = pl.DataFrame({"dur_ns": pl.from_arrow(spans["dur_ns"])})
+        flaw = durations.select(flaw_of(pl.col("dur_ns")).cast(pl.String).alias("flaw"))["flaw"]
+        wrong = (flaw.is_not_null() & (flaw != "no_duration")).arg_true()
+        if len(wrong):
+            first = wrong[0]
+            self._sink.note(
+                "warning", "bad_duration",
+                "spans with a negative or absurd duration: kept, but no sum and no request counts them",
+                count=len(wrong), example=f"{spans['name'][first].as_py()}: {flaw[first]}",
+            )  # fmt: skip
+        return spans.append_column("flaw", flaw.to_arrow())
 
     def _table(self, columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
         try:

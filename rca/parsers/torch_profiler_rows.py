@@ -95,15 +95,13 @@ def gpu_ops(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def cpu_ops(events: pl.DataFrame) -> pl.DataFrame:
-    """Rows of cpu_op; a duration that is damaged is 0."""
+    """Rows of cpu_op; a duration that is damaged is 0, and the row says so."""
     wanted = (
         "id", "kind", "name", "pid", "tid", "start_ns", "dur_ns", "correlation", "external_id",
         "input_dims", "input_types", "flaw",
     )  # fmt: skip
     sound = pl.when(pl.col("flaw").is_null()).then(_dur).otherwise(0)
-    return (
-        events.select(_chosen("cpu", wanted)).with_columns(sound.alias("dur_ns")).drop("flaw")
-    )
+    return events.select(_chosen("cpu", wanted)).with_columns(sound.alias("dur_ns"))
 
 
 def memory_events(events: pl.DataFrame) -> pl.DataFrame:

@@ -23,6 +23,6 @@ FROM cpu_op AS c
 JOIN source AS s ON s.id = c.source_id
 WHERE s.part = $1
     AND c.kind = 'op'
-    AND c.dur_ns >= 0
+    AND c.flaw IS NULL
 GROUP BY ALL
 ORDER BY 1, 2, 3;

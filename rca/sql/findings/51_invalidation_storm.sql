@@ -3,7 +3,7 @@
 WITH told AS (
     SELECT s.start_ns AS ts_ns, s.source_id, s.name, s.attributes
     FROM span AS s
-    WHERE s.start_ns IS NOT NULL
+    WHERE s.start_ns IS NOT NULL AND s.flaw IS DISTINCT FROM 'absurd_duration'
         AND regexp_matches(CAST(s.attributes AS VARCHAR), '"cache\.(key|reason)"')
     UNION ALL
     SELECT e.ts_ns, e.source_id, e.name, e.attributes

@@ -5,7 +5,7 @@ SELECT src.part, s.start_ns + src.shift_ns AS ts_ns,
         s.attributes ->> '$."prompt.prefix.id"') AS key
 FROM span AS s
 JOIN source AS src ON src.id = s.source_id
-WHERE s.start_ns IS NOT NULL
+WHERE s.start_ns IS NOT NULL AND s.flaw IS DISTINCT FROM 'absurd_duration'
     AND regexp_matches(CAST(s.attributes AS VARCHAR), '"(cache\.key|[a-z_.]*prefix[._](hash|id))"')
     AND key IS NOT NULL
 ORDER BY src.part, ts_ns, key;

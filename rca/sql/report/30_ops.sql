@@ -18,6 +18,6 @@ SELECT
 FROM cpu_op AS c
 JOIN source AS s ON s.id = c.source_id
 WHERE c.kind = 'op'
-    AND c.dur_ns >= 0
+    AND c.flaw IS NULL
 GROUP BY s.part, c.name
 ORDER BY 1, 2, 3;

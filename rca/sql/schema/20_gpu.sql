@@ -104,7 +104,7 @@ CREATE TABLE cpu_op (
     tid BIGINT,
     -- Start, ns since the Unix epoch.
     start_ns BIGINT NOT NULL,
-    -- Duration in ns; 0 for marks.
+    -- Duration in ns; 0 for marks, and where it is damaged, which `flaw` says.
     dur_ns BIGINT NOT NULL,
     -- Whether it may overlap others of its thread without lying in them, as NVTX ranges do that are
     -- started and ended; NULL when it may not, or the source does not say.
@@ -116,7 +116,9 @@ CREATE TABLE cpu_op (
     -- Shapes of the inputs, JSON text; NULL when not recorded.
     input_dims VARCHAR,
     -- Types of the inputs, JSON text; NULL when not recorded.
-    input_types VARCHAR
+    input_types VARCHAR,
+    -- NULL when sound; else why no sum counts the row, for example 'negative_duration'.
+    flaw VARCHAR
 );
 
 -- Groups of ranks that exchange data, as a job declares them.

@@ -16,12 +16,14 @@ CREATE TABLE span (
     kind VARCHAR,
     -- Start, ns since the Unix epoch; NULL when the source does not say (a damaged span).
     start_ns BIGINT,
-    -- Duration in ns; NULL when the source does not say.
+    -- Duration in ns; NULL when the source does not say. A damaged value is kept as it stands, and `flaw` says so.
     dur_ns BIGINT,
     -- 'ok', 'error' or 'unset'.
     status VARCHAR NOT NULL,
     -- Attributes of the span and its resource, a JSON object; resource attributes have the prefix 'resource.'.
-    attributes JSON NOT NULL
+    attributes JSON NOT NULL,
+    -- NULL when the duration is sound; else why no view counts it: 'no_duration', 'negative_duration' or 'absurd_duration' (longer than a week: its start or its end is wrong).
+    flaw VARCHAR
 );
 
 -- Events inside spans.

@@ -10,5 +10,5 @@ SELECT
     json_object('trace_id', x.trace_id, 'span_id', x.span_id, 'status', x.status) AS args
 FROM span AS x
 JOIN source AS s ON s.id = x.source_id
-WHERE s.part = 'incident' AND x.start_ns IS NOT NULL AND x.dur_ns >= 0
+WHERE s.part = 'incident' AND x.start_ns IS NOT NULL AND x.flaw IS NULL
 ORDER BY x.source_id, x.start_ns, x.trace_id, x.span_id;

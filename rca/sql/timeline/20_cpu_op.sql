@@ -10,5 +10,5 @@ SELECT
     json_object('kind', x.kind, 'correlation', x.correlation) AS args
 FROM cpu_op AS x
 JOIN source AS s ON s.id = x.source_id
-WHERE s.part = 'incident' AND x.kind <> 'gpu_annotation'
+WHERE s.part = 'incident' AND x.kind <> 'gpu_annotation' AND x.flaw IS NULL
 ORDER BY x.source_id, x.id;

@@ -47,6 +47,7 @@ SELECT
     coalesce(stddev_samp(dur_ns), 0) AS stddev_ns
 FROM cpu_op
 WHERE kind IN ('runtime', 'driver')
+    AND flaw IS NULL
 GROUP BY source_id, 2;
 
 -- Copies and memory sets, by kind and source: their time and their size.
@@ -111,5 +112,6 @@ SELECT
     coalesce(stddev_samp(dur_ns), 0) AS stddev_ns
 FROM cpu_op
 WHERE kind = 'nvtx'
+    AND flaw IS NULL
     AND dur_ns > 0
 GROUP BY source_id, 2;

@@ -12,6 +12,7 @@ SELECT
     dur_ns
 FROM cpu_op
 WHERE kind IN ('annotation', 'nvtx')
+    AND flaw IS NULL
     AND regexp_matches(name, '^(ProfilerStep#|execute_context_|step[ _#:]?)[0-9]');
 
 -- The group in which each recording exchanges most: the one whose kernels took longest, else the one that

@@ -31,10 +31,11 @@ SELECT
     s.name,
     -- 'internal', 'server', 'client', 'producer' or 'consumer'; NULL when the source does not say.
     s.kind,
-    -- Start by the clock of the source that the trace is filed under, ns; add its shift_ns. NULL when unknown.
-    s.start_ns + coalesce(p.shift_ns, 0) + coalesce(c.shift_ns, 0) AS start_ns,
-    -- Duration in ns; NULL when the source does not say.
-    s.dur_ns,
+    -- Start by the clock of the source that the trace is filed under, ns; add its shift_ns. NULL when unknown, as it is of a span so long that its start or its end is wrong.
+    CASE WHEN coalesce(s.flaw, '') <> 'absurd_duration'
+        THEN s.start_ns + coalesce(p.shift_ns, 0) + coalesce(c.shift_ns, 0) END AS start_ns,
+    -- Duration in ns; NULL when the source does not say, or says one that is none (span.flaw).
+    CASE WHEN s.flaw IS NULL THEN s.dur_ns END AS dur_ns,
     -- 'ok', 'error' or 'unset'.
     s.status,
     -- Attributes of the span and its resource, a JSON object.

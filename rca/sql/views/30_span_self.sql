@@ -9,7 +9,7 @@ WITH child AS (
     FROM trace_span AS c
     JOIN trace_span AS p
         ON p.source_id = c.source_id AND p.trace_id = c.trace_id AND p.span_id = c.parent_id
-    WHERE p.dur_ns IS NOT NULL AND c.span_id <> p.span_id
+    WHERE p.dur_ns IS NOT NULL AND c.start_ns IS NOT NULL AND c.span_id <> p.span_id
 ),
 -- What a child adds to the union of the children that start before it.
 added AS (

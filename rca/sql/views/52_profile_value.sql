@@ -12,14 +12,14 @@ WITH gemm AS (
         END) AS row_count
     FROM cpu_op AS o
     JOIN op_family AS f ON f.name = o.name
-    WHERE f.role = 'op_gemm' AND o.kind = 'op'
+    WHERE f.role = 'op_gemm' AND o.kind = 'op' AND o.flaw IS NULL
     GROUP BY o.source_id
 ),
 family AS (
     SELECT o.source_id, f.role, count(*) AS calls, sum(o.dur_ns) AS total_ns
     FROM cpu_op AS o
     JOIN op_family AS f ON f.name = o.name
-    WHERE o.kind IN ('op', 'annotation', 'python')
+    WHERE o.kind IN ('op', 'annotation', 'python') AND o.flaw IS NULL
         -- A constant that takes a tensor's type is one number: no data is moved.
         AND NOT (f.role IN ('op_converts', 'op_copies') AND starts_with(coalesce(o.input_dims, ''), '[[],'))
     GROUP BY o.source_id, f.role
@@ -45,7 +45,7 @@ fresh AS (
 text_range AS (
     SELECT source_id, min(start_ns) AS first_ns, sum(dur_ns) AS total_ns, count(*) AS calls
     FROM cpu_op
-    WHERE kind IN ('annotation', 'python', 'nvtx') AND regexp_matches(name, 'detokeni[sz]', 'i')
+    WHERE kind IN ('annotation', 'python', 'nvtx') AND flaw IS NULL AND regexp_matches(name, 'detokeni[sz]', 'i')
     GROUP BY source_id
 ),
 -- Every family of every capture that has multiplications, also those without a call.

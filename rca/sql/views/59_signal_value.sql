@@ -32,6 +32,8 @@ SELECT source, role, service, '', part, ts_ns, num, den FROM derived_value
 UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM context_value
 UNION ALL
+SELECT 'log', role, service, '', part, ts_ns, num, den FROM engine_log_value
+UNION ALL
 SELECT source, role, service, '', part, ts_ns, num, den FROM cost_value
 UNION ALL
 SELECT 'trace', role, service, '', part, ts_ns, num, den FROM text_cost_value

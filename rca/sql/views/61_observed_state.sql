@@ -69,6 +69,6 @@ SELECT
     max(s.start_ns + src.shift_ns) AS last_ns
 FROM span AS s
 JOIN source AS src ON src.id = s.source_id
-WHERE s.service IS NOT NULL AND s.start_ns IS NOT NULL
+WHERE s.service IS NOT NULL AND s.start_ns IS NOT NULL AND s.flaw IS DISTINCT FROM 'absurd_duration'
     AND s.attributes ->> '$."resource.service.version"' IS NOT NULL
 GROUP BY ALL;
