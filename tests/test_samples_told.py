@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rca.answer import Evidence, read
+from rca.answer import Evidence, read, wording
 from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.pipeline import Options, analyze
@@ -115,9 +115,11 @@ def diagnosed(found: dict[str, Any]) -> dict[str, list[str]]:
     lead, fixes = found["hypotheses"][0], found["fixes"]
     tenants = [r for r in found["impact"]["blast_radius"] if r["kind"] == "tenant"]
     worst = max(tenants, key=lambda r: r["share_slow"])
-    gaps = sorted(found["gaps"], key=lambda g: not g["would_decide"])
+    own = [g for g in found["gaps"] if g["code"] not in wording.USUAL_GAPS]
+    gaps = sorted(own, key=lambda g: not g["would_decide"])
     missing = [printable(g["statement"], 240) for g in gaps[:1]]
     missing += [] if gaps else [role_words(m["role"]) for m in lead["missing"][:1]]
+    missing += [] if missing else [wording.USUAL_GAPS[g["code"]] for g in found["gaps"][:1]]
     undo = fixes[0]["undo"]
     return {
         "What happened?": [found["verdict"]["cause"], found["verdict"]["reason"]],

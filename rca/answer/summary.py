@@ -271,19 +271,27 @@ def _ruled_out(case: Case, answer: Answer) -> Iterator[Row]:
 
 
 def _missing(answer: Answer) -> Iterator[Row]:
-    effect = wording.missing(answer.leading)
-    first = sorted(answer.gaps, key=lambda gap: not gap.would_decide)
-    for position, gap in enumerate(first[:4]):
+    for position, text in enumerate(_gaps(answer) or ["nothing that would decide more"]):
+        yield "MISSING" if position == 0 else "", text, "bold"
+
+
+def _gaps(answer: Answer) -> list[str]:
+    """What is peculiar to the case first, what most bundles lack in one line."""
+    own = [gap for gap in answer.gaps if gap.code not in wording.USUAL_GAPS]
+    told = []
+    for gap in sorted(own, key=lambda gap: not gap.would_decide)[:4]:
         text = printable(gap.statement, 240)
         if gap.would_decide:
             text += f" ({printable(gap.would_decide, 160)})"
         if gap.record:
             text += f" · record it: {printable(gap.record, 200)}"
-        yield "MISSING" if position == 0 else "", text, "bold"
-    if not first and not effect:
-        yield "MISSING", "nothing that would decide more", "bold"
-    if effect:
-        yield "" if answer.gaps else "MISSING", f"what no recording shows {effect}", "bold"
+        told.append(text)
+    if effect := wording.missing(answer.leading):
+        told.append(f"what no recording shows {effect}")
+    usual = [wording.USUAL_GAPS[g.code] for g in answer.gaps if g.code in wording.USUAL_GAPS]
+    if usual:
+        told.append(f"{', '.join(usual)}: the postmortem says what to record")
+    return told
 
 
 def _trial(answer: Answer) -> str:

@@ -209,6 +209,16 @@ def _rivalries(answer: Answer, other: Hypothesis) -> list[dict[str, Any]]:
     ]
 
 
+USUAL_GAPS = {
+    "no_log": "no logs",
+    "no_config": "no configuration",
+    "no_gpu_metrics": "no GPU metrics",
+    "no_gpu_capture": "no GPU work in captures",
+    "clock_unchecked": "some clocks unchecked",
+}
+"""What most bundles lack, in short: the documents say it at length."""
+
+
 def missing(hypothesis: Hypothesis | None) -> str | None:
     """How far the roles that no recording shows could move the leading score."""
     changes = [

@@ -36,7 +36,7 @@ _DECIDES = {
 _RECORD_TOO = {
     "log": (
         "no logs",
-        "kubectl logs deployment/ENGINE --timestamps --since=2h > engine.log, with those of the gateway and kubectl get events -o json",
+        "kubectl logs deployment/ENGINE --timestamps --since=2h > engine.log; kubectl get events -o json > events.json",
     ),
     "config": (
         "no configuration",

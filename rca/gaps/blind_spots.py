@@ -201,7 +201,7 @@ def _unchecked_clocks(case: Case) -> Iterator[Gap]:
             "clock_unchecked",
             f"the clock of {', '.join(names)} was not checked against that of metrics and traces: times stand as recorded",
             f"the order of {', '.join(names)} and the onset where they lie within seconds of each other",
-            "run chrony on every machine that records, and keep `chronyc tracking` of each with the recordings",
+            "chronyc tracking > chrony.HOST.txt on every machine that records",
         )
 
 

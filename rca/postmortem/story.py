@@ -264,6 +264,8 @@ def _actions(answer: Answer) -> list[Said]:
         if sort != "record"
     ]  # what to record comes with the gaps
     for gap in answer.gaps:
+        if gap.code in wording.USUAL_GAPS:
+            continue  # told under what is missing; nobody has to act on it in each postmortem
         how = f"; record it: {printable(gap.record, 240)}" if gap.record else ""
         actions.append(Said(f"observability: {printable(gap.statement, 240)}{how}"))
     return actions
