@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -36,6 +36,7 @@ class _Rule:
     scale: float
     where: dict[str, re.Pattern[str]] = field(default_factory=dict)
     service_label: str | None = None
+    instead: bool = False
 
     def fits(self, labels: dict[str, str]) -> bool:
         return all(p.fullmatch(labels.get(k, "")) for k, p in self.where.items())
@@ -98,6 +99,7 @@ def _rules() -> dict[str, list[_Rule]]:
                     1.0 if how == "den" else scale,
                     where,
                     source.get("service"),
+                    source.get("instead", False),
                 )
                 found.setdefault(normalise(source["metric"] + ending), []).append(rule)
     return found
@@ -133,14 +135,22 @@ def assign(case: Case) -> int:
     histograms and summaries by their mean, the rest as it stands.
     """
     case.clear(["series_role", "op_family"])
-    rows = [
+    rows = _without_seconds(
         row
         for found in case.rows("SELECT id, name, labels, type FROM series ORDER BY id")
         for row in _carried(*found)
-    ]
+    )
     families = [{"name": op, "role": role} for op, role in roles_by_operator().items()]
     case.insert("op_family", pl.DataFrame(families))
     return case.insert("series_role", pl.DataFrame(rows, schema_overrides=_TOLD)) if rows else 0
+
+
+def _without_seconds(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, those of sources that stand in for others only where there are no others."""
+    found = list(rows)
+    first = {row["role"] for row in found if not row["instead"]}
+    kept = [row for row in found if not (row["instead"] and row["role"] in first)]
+    return [{k: v for k, v in row.items() if k != "instead"} for row in kept]
 
 
 _TOLD = dict.fromkeys(("device", "model", "runtime", "tenant"), pl.String)
@@ -157,7 +167,7 @@ def _carried(
         role = rule.role
         row = {
             "role": role.id, "how": rule.how, "scale": rule.scale, "combine": role.combine,
-            "devices": role.devices,
+            "devices": role.devices, "instead": rule.instead,
         }  # fmt: skip
         service = labels.get(rule.service_label or "") or common["service"]
         yield {**common, **row, "service": service}
@@ -168,6 +178,7 @@ def _carried(
             "scale": 1.0,
             "combine": "mean",
             "devices": "mean",
+            "instead": False,
         }
         yield {**common, **row}
 

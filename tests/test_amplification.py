@@ -75,7 +75,7 @@ def found(
         if rows:
             case.insert("call_depth", pl.DataFrame(rows))
         cohort = Cohort(
-            at(1000), at(1060), True, "baseline", 100, 100, None, None, None, None, None, False
+            at(1000), at(1060), True, "baseline", 100, 100, None, None, None, None, None, False, None
         )  # fmt: skip
         return {i.name: i for i in measure(case, cohort)}
 

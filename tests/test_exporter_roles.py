@@ -52,6 +52,8 @@ def read(case: Case, role: str) -> list[tuple[float, str]]:
         ("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", GPU, [1, 31], "gpu_ecc_errors", 2.0, ""),
         ("container_oom_events_total", {"pod": "vllm-0"}, [0, 3], "oom_kills", 0.2, "vllm"),
         ("kube_pod_container_status_restarts_total", {"pod": "vllm-0"}, [2, 3], "restart", 1.0, "vllm"),
+        ("kube_deployment_status_replicas_ready", {"deployment": "vllm", "job": "ksm"}, [2], "ready_replicas", 2.0, "vllm"),
+        ("kube_statefulset_status_replicas_ready", {"statefulset": "llm"}, [3], "ready_replicas", 3.0, "llm"),
         ("ray_serve_deployment_replica_starts_total", {"deployment": "llm"}, [2, 2], "restart", 0.0, "llm"),
     ],
 )  # fmt: skip
@@ -136,3 +138,20 @@ def test_recordings_that_carry_the_roles() -> None:
     assert {"oom_kills", "restart"} <= carried["metrics of containers and hosts"]
     assert gpu | {"oom_kills", "container_starts"} <= set(meanings())
     assert "gpu_power_violation" in settings()["consequences"]
+
+
+def test_replicas_of_a_deployment_count_only_where_no_pod_tells_of_itself(case: Case) -> None:
+    source = add_source(case, "metrics")
+    add_series(
+        case,
+        source,
+        "kube_deployment_status_replicas_ready",
+        {"deployment": "vllm"},
+        [(0, 2.0)],
+    )
+    for pod in ("vllm-0", "vllm-1"):
+        labels = {"pod": pod, "condition": "true"}
+        add_series(case, source, "kube_pod_status_ready", labels, [(0, 1.0)])
+    assign(case)
+    rows = "SELECT DISTINCT s.name FROM series_role AS r JOIN series AS s ON s.id = r.series_id WHERE role = 'ready_replicas'"
+    assert case.rows(rows) == [("kube_pod_status_ready",)]

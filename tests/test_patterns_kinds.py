@@ -297,7 +297,9 @@ def test_lines_that_come_as_often_as_before_are_no_events() -> None:
 
 def test_operations_that_became_slow_are_events_with_their_onset() -> None:
     with told() as case:
-        case.execute("INSERT INTO suspect VALUES (1, 'vllm', 'llm_request', 9.0)")
+        case.execute(
+            "INSERT INTO suspect (rank, service, metric, score) VALUES (1, 'vllm', 'llm_request', 9.0)"
+        )
         (found,) = [
             r
             for r in case.sql(sql_text("patterns", "events")).to_dicts()

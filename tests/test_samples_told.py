@@ -115,11 +115,6 @@ def diagnosed(found: dict[str, Any]) -> dict[str, list[str]]:
     lead, fixes = found["hypotheses"][0], found["fixes"]
     tenants = [r for r in found["impact"]["blast_radius"] if r["kind"] == "tenant"]
     worst = max(tenants, key=lambda r: r["share_slow"])
-    own = [g for g in found["gaps"] if g["code"] not in wording.USUAL_GAPS]
-    gaps = sorted(own, key=lambda g: not g["would_decide"])
-    missing = [printable(g["statement"], 240) for g in gaps[:1]]
-    missing += [] if gaps else [role_words(m["role"]) for m in lead["missing"][:1]]
-    missing += [] if missing else [wording.USUAL_GAPS[g["code"]] for g in found["gaps"][:1]]
     undo = fixes[0]["undo"]
     return {
         "What happened?": [found["verdict"]["cause"], found["verdict"]["reason"]],
@@ -129,9 +124,20 @@ def diagnosed(found: dict[str, Any]) -> dict[str, list[str]]:
         "Who was hit?": [f"{worst['name']} {percent(worst['share_slow'])}"],
         "What is to be done?": [printable(fixes[0]["action"], 240)],
         "How is that undone?": [f"fixes/{undo}"] if undo else [_without_undo(fixes[0])],
-        "What is missing?": missing or ["nothing that would decide more"],
+        "What is missing?": missing(found, lead),
         "What comes next?": [printable(fixes[1]["action"], 240)],
     }  # fmt: skip
+
+
+def missing(found: dict[str, Any], lead: dict[str, Any]) -> list[str]:
+    """What the page has to name: what is peculiar to the case, else what most bundles lack."""
+    usual = [g for g in found["gaps"] if g["code"] in wording.USUAL_GAPS]
+    own = [g for g in found["gaps"] if g not in usual]
+    own = sorted(own, key=lambda g: not g["would_decide"])
+    named = [printable(g["statement"], 240) for g in own[:1]]
+    named += [] if own else [role_words(m["role"]) for m in lead["missing"][:1]]
+    named += [] if named else [wording.USUAL_GAPS[g["code"]] for g in usual[:1]]
+    return named or ["nothing that would decide more"]
 
 
 def _without_undo(fix: dict[str, Any]) -> str:
@@ -148,5 +154,5 @@ def healthy(found: dict[str, Any]) -> dict[str, list[str]]:
         "What happened?": ["no incident", found["verdict"]["reason"]],
         "When?": ["no incident found"],
         "How sure is it?": [confidence(found["verdict"]["confidence"])],
-        "What is missing?": [printable(g["statement"], 240) for g in found["gaps"][:1]],
+        "What is missing?": missing(found, {"missing": []}),
     }

@@ -173,7 +173,7 @@ def _fit(cause: Cause, change: Change, slow: frozenset[str]) -> tuple[float, boo
         return 0.0, False
     if not _concerns(mark.concerns, change, slow):
         return 0.0, False
-    if mark.words.search(change.text):
+    if mark.words.search(f"{change.kind} {change.text}"):
         return 1.0, True
     # A new build of the engine may hold any regression, and says nothing of which.
     new_build = change.kind == "deploy" and _BUILD_WORDS.search(change.text)

@@ -17,7 +17,8 @@ from rca.errors import BundleError
 from rca.plain import duration, printable
 from rca.signals import Signal, load, meanings
 from rca.window import counted, objective
-from rca.window.scan import MIN_RATIO, Found, Scan, find, is_symptom
+from rca.window.magnitude import MIN_RATIO
+from rca.window.scan import Found, Scan, find, is_symptom
 
 EASED = 0.7
 """Factor on the scan's bar when an objective, an alert or the user says that there was an incident."""
@@ -238,7 +239,7 @@ def _quiet(scan: Scan) -> str:
         return "latency and errors stayed within their healthy range"
     what = meanings()[scan.role].meaning
     if scan.best >= scan.threshold:
-        return f"nothing that users feel grew by much; {what} rose, by less than {MIN_RATIO - 1:.0%}"
+        return f"nothing that users feel grew by much; {what} rose, by less than {MIN_RATIO - 1:.0%} or than demand did"
     return (
         f"latency and errors stayed within their healthy range; the largest rise, of {what}, "
         f"came to {scan.best:.1f} standard errors of {scan.threshold:.1f} that an incident needs"

@@ -18,9 +18,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from rca.signals import Points, Signal, Values, meanings
+from rca.signals import Signal, Values, meanings
 from rca.window.daily import flattened
 from rca.window.demand import MARK, residuals
+from rca.window.magnitude import matters
 from rca.window.track import Grid, Track, grid, track
 
 BAR = 4.7
@@ -29,8 +30,6 @@ BAR_ALONE = 5.2
 """The same without one."""
 OWN_FACTOR = 1.15
 """The deviation must exceed what the baseline's halves show between each other by this factor."""
-MIN_RATIO = 1.12
-"""A latency must have grown by this factor, both against the reference and against the lead-in."""
 MOST_FOUND = 3
 _USUAL_SYMPTOMS = 14
 _MAX_BINS = 240
@@ -47,7 +46,6 @@ _BETWEEN_DAYS, _WITHIN_DAY = 0.1, 0.05
 _MOVED = 0.6
 """A symptom that reaches this part of the strongest one's deviation helps to place the window."""
 _BASELINE_SHARE = 0.5
-_LEAST_SHARE = 0.04
 _DROP = 5.5
 """Twice the log likelihood ratio at which an end of the window is contradicted.
 
@@ -147,6 +145,7 @@ def find(
         bar = max(bar, OWN_FACTOR * _own(scanned, on, least))
     bar *= ease
     marks = sorted({(m - on.start_ns) // on.step_ns for m in marks_ns})
+    demand = [s for s in signals if s.role == "arrival_rate" and len(s.incident.ts_ns)]
     found: list[Found] = []
     best, role, span = 0.0, "", (0, 0)
     while tracks and len(found) < MOST_FOUND:
@@ -158,7 +157,8 @@ def find(
         if one.score < bar:
             break
         tracks = [t.without(one.first, one.last) for t in tracks]
-        if _matters(scanned, on, one):
+        times = on.start_ns + one.first * on.step_ns, on.start_ns + (one.last + 1) * on.step_ns
+        if matters(scanned, demand, *times):
             found.append(one)
             scanned = [_outside(s, on, one) for s in scanned]
             # Measured by itself: a first incident is no unrest of a healthy service.
@@ -359,30 +359,3 @@ def _without_pauses(a: int, b: int, pauses: Sequence[tuple[int, int]]) -> tuple[
 
 def _named(signal: Signal) -> str:
     return signal.role.removesuffix(MARK)
-
-
-def _matters(signals: Sequence[Signal], on: Grid, one: Found) -> bool:
-    """Whether a latency or an error rate moved by more than a trifle, against all that is healthy."""
-    low = on.start_ns + one.first * on.step_ns
-    high = on.start_ns + (one.last + 1) * on.step_ns
-    for signal in signals:
-        inside = signal.incident.between(low + 1, high)
-        times = signal.incident.ts_ns
-        outside = signal.incident.pick((times <= low) | (times > high))
-        healthy = [p for p in (signal.baseline, outside) if len(p.ts_ns) >= 3]
-        if len(inside.ts_ns) and healthy and _grew(signal.role, inside, healthy):
-            return True
-    return False
-
-
-def _grew(role: str, inside: Points, healthy: Sequence[Points]) -> bool:
-    if role.endswith(MARK):
-        rise = float(np.median(inside.values)) - max(
-            float(np.median(p.values)) for p in healthy
-        )
-        return rise >= math.log(MIN_RATIO)
-    value, before = inside.pooled(), max(p.pooled() for p in healthy)
-    known = meanings()[role]
-    if known.unit == "s":
-        return value >= MIN_RATIO * before
-    return value >= before + min(_LEAST_SHARE, 2 * known.least)
