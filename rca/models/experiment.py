@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from rca.errors import CauseError, MissingExtra
+from rca.errors import MissingExtra
 from rca.models.budget import Budget
 from rca.models.conclusion import (
     HOST_IS_MODELLED,
@@ -38,6 +38,7 @@ from rca.models.figures import FLOORS, LARGEST, Figures, log_ratios
 from rca.models.pairing import PAIRS, ArmPlan, Pairing
 from rca.models.ranking import LEAST_LIKENESS, MARGIN, is_still, rank
 from rca.models.reproduce import torch_runtime
+from rca.models.rivals import comparable
 from rca.models.screening import OP_FIGURES, SECONDS, ArmRow, Screening, still
 from rca.models.settings import Plan
 from rca.models.sizes import DecoderConfig
@@ -156,8 +157,7 @@ class _Trial:
         self.healthy = healthy
         self.sizes = DecoderConfig(layers=1, hidden=160)
         self.say: Progress = lambda _line: None
-        self.left_out: list[str] = []
-        self.rivals = self._reproducible(rivals)
+        self.rivals, self.left_out = comparable(rivals, fault.cause, self.observed)
         self.untried: list[str] = []
         self.device: str | None = None
         self.made: Runtime | None = None
@@ -256,22 +256,6 @@ class _Trial:
             names = ", ".join(self.untried)
             return Verdict("inconclusive", f"there was no time to compare with {names}")
         return None
-
-    def _reproducible(self, rivals: Sequence[str]) -> list[Fault]:
-        found: dict[str, Fault] = {}
-        for cause in rivals:
-            try:
-                rival = find(cause)
-            except CauseError:
-                self.left_out.append(f"{cause}: not in the model's list of causes")
-                continue
-            if rival.cause in (self.fault.cause, "healthy"):
-                continue
-            if rival.reproducible:
-                found[rival.cause] = rival
-            else:
-                self.left_out.append(f"{rival.cause}: {rival.device}")
-        return list(found.values())
 
     def _faulty(self, seconds: float) -> Plan:
         return self.fault.plan(self.healthy, 1.0, seconds)
