@@ -39,11 +39,12 @@ from rca.bundle import Bundle, find, unknown_settings
 from rca.case import Case
 from rca.diagnosed import DiagnosedCase
 from rca.durable import write_whole
-from rca.errors import CaseError
+from rca.errors import CaseError, RcaError
 from rca.evidence import groups, suspects
 from rca.ingest import Progress, ingest
 from rca.judge import Judge, LlmJudge, RulesJudge, record
 from rca.nsys import recipes
+from rca.plain import moment
 from rca.trial import DEFAULT_BUDGET_S
 from rca.views import ASKED_BY_STAGES, computed_once
 from rca.window import objective
@@ -117,6 +118,7 @@ def analyze(
     if options.prepare is not None:
         options.prepare(case)
     if options.window is not None:
+        _check_window(case, *options.window)
         settings = settings | {"incident": _as_settings(options.window)}
     with _diagnosed(case, settings, options, step):
         _note_settings(case, bundle.settings)
@@ -125,6 +127,24 @@ def analyze(
             step("documents")
             write(case, out)
     return case
+
+
+def _check_window(case: Case, start_ns: int, end_ns: int) -> None:
+    """What is explained must have been recorded.
+
+    Raises:
+        RcaError: Nothing of the incident's recordings lies between the two times.
+    """
+    ends = "SELECT min(first_ns), max(last_ns) FROM source WHERE part = 'incident'"
+    first, last = case.rows(ends)[0]
+    if first is None or start_ns > last or end_ns < first:
+        case.close()
+        reach = (
+            f"they reach from {moment(first)} to {moment(last)} UTC" if first else "no times"
+        )
+        raise RcaError(
+            f"nothing was recorded from {moment(start_ns)} to {moment(end_ns)} UTC", hint=reach
+        )
 
 
 def _note_settings(case: Case, settings: dict[str, Any]) -> None:

@@ -108,6 +108,9 @@ def test_a_cause_that_changes_what_is_asked_needs_its_own_requests(tmp_path: Pat
         '{"timestamp": 1e999999999, "input_length": 2, "output_length": 3}',
         '{"timestamp": NaN, "input_length": 2, "output_length": 3}',
         '{"timestamp": 1, "input_length": 2.5, "output_length": 3}',
+        '{"timestamp": 1, "input_length": true, "output_length": 3}',
+        '{"timestamp": "abc", "input_length": 2, "output_length": 3}',
+        pytest.param("[" * 200_000, id="nested"),
         '{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": 4}',
     ],
 )
@@ -119,6 +122,12 @@ def test_a_line_that_is_no_request_is_named(line: str, tmp_path: Path) -> None:
     path.write_text("\n")
     with pytest.raises(ParseError, match="no requests"):
         mooncake.read(path)
+
+
+def test_a_trace_that_asks_more_than_can_be_replayed_is_refused() -> None:
+    asked = [mooncake.Asked(n * 10_000, 8, 8) for n in range(2)]
+    with pytest.raises(RcaError, match="100,000 requests a second, at most 1,000"):
+        mooncake.Replay(asked, 8)
 
 
 def test_a_cases_requests_go_out_in_blocks_of_512(

@@ -14,6 +14,7 @@ from rca.answer.verdict_json import verdict
 from rca.case import Case
 from rca.commands.window_option import parse_window
 from rca.errors import RcaError
+from rca.pipeline import Options, analyze
 from rca.postmortem.html import write_html
 from rca.postmortem.markdown import write
 
@@ -83,3 +84,12 @@ def test_the_command_is_understood() -> None:
 def test_a_window_that_is_none_is_refused(start: str, end: str, why: str) -> None:
     with pytest.raises(RcaError, match=why):
         parse_window((start, end))
+
+
+def test_a_window_in_which_nothing_was_recorded_is_refused() -> None:
+    sample = Path(__file__).parent.parent / "sample_traces" / "05_dependency_slow"
+    told = (START, END)
+    with pytest.raises(
+        RcaError, match=r"nothing was recorded from 2026-05-28.*they reach from 2026-03-13"
+    ):
+        analyze([sample], options=Options(trial_budget_s=None, window=told))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,17 @@ def test_figures_of_the_impact_come_again_from_their_query(case: Case) -> None:
         assert len(rows) == 1
         assert rows[0].startswith(f"| {told(observed)} ")
         assert reference is None or figure.name == "tenants" or f"{told(reference)} " in rows[0]
+
+
+def test_tables_of_the_golden_postmortem_are_tables_of_markdown(case: Case) -> None:
+    text = (golden.GOLDEN / f"{case.sample}.md").read_text(encoding="utf-8")  # type: ignore[attr-defined]
+    lines = text.splitlines()
+    for above, line in pairwise(["", *lines]):
+        if line.startswith("|") and not above.startswith("|"):
+            head = line
+        elif line.startswith("|") and above is head:
+            assert re.fullmatch(r"\|(:?-{3,}:?\|)+", line.replace(" ", "")), head
+            assert line.count("|") == len(re.findall(r"(?<!\\)\|", head)), head
 
 
 def test_the_readers_questions_are_answered_as_the_page_says(case: Case) -> None:

@@ -43,7 +43,7 @@ def test_diagnosis_names_cause_evidence_and_what_to_do() -> None:
     assert "TRIAL      validated (cpu model, 6 pairs)" in text
     assert "fixes/01-rollback.sh · undo fixes/01-undo.sh" in text
     assert "02:17:15 – 02:31:00 UTC (±15 s)" in text
-    assert "SLO e2e p99 < 2 s broken for 13 min 45 s" in text
+    assert "lasting 13 min 45 s, SLO e2e p99 < 2 s broken" in text
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def case() -> Iterator[Case]:
 
 
 def fires(case: Case, name: str, start: float, end: float | None, severity: str | None) -> None:
-    source = add_source(case, "alert", first_ns=at(start), last_ns=at(end or 3600))
+    source = add_source(case, "alert", first_ns=at(start), last_ns=at(end or start))
     row = {
         "source_id": source, "name": name, "start_ns": at(start), "end_ns": end and at(end), "severity": severity,
         "labels": "{}", "annotations": "{}",
@@ -72,6 +72,11 @@ def test_alerts_that_always_fire_or_only_inform_give_none(
 ) -> None:
     fires(case, name, 2400, 3000, severity)
     assert window(case)[0] == "unknown"
+
+
+def test_an_alert_that_still_fires_lasts_as_long_as_the_recordings(case: Case) -> None:
+    fires(case, "GpuTooHot", 2400, None, "page")
+    assert window(case) == ("incident", "alert", at(2400), at(3600))
 
 
 def test_an_alert_that_fires_all_the_time_gives_none(case: Case) -> None:

@@ -105,9 +105,9 @@ def window(found: Window) -> str:
     if found.detected_by:
         parts.append(f"found by {printable(found.detected_by)}")
     length = duration(found.dur_ns)
-    parts.append(
-        f"SLO {printable(found.slo)} broken for {length}" if found.slo else f"lasting {length}"
-    )
+    parts.append(f"lasting {length}")
+    if found.slo:
+        parts.append(f"SLO {printable(found.slo)} broken")
     if found.note:
         parts.append(printable(found.note))
     return ", ".join(parts)

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from rca.durable import write_whole
-from rca.errors import ParseError
+from rca.errors import ParseError, RcaError
 from rca.models.settings import MS, SECOND, Traffic
 from rca.models.workload import UNIQUE_GROUP, VOCABULARY, Arrival
+from rca.plain import printable
 
 BLOCK_TOKENS = 512
 _LONGEST = 2_000  # prompt tokens that the model takes
 _LATEST_MS = 2**42
+_MOST_PER_S = 1_000
 
 
 class Asked(NamedTuple):
@@ -71,9 +73,10 @@ def read(path: Path) -> list[Asked]:
                     TypeError,
                     AttributeError,
                     ArithmeticError,
+                    RecursionError,
                 ) as error:
                     raise ParseError(
-                        f"not a Mooncake request ({error})",
+                        f"not a Mooncake request ({_why(error)})",
                         path=str(path),
                         place=f"line {number}",
                         hint="each line needs timestamp, input_length, output_length",
@@ -83,11 +86,17 @@ def read(path: Path) -> list[Asked]:
     return sorted(found)
 
 
+def _why(error: Exception) -> str:
+    if isinstance(error, ArithmeticError):
+        return "its timestamp is no number"
+    return printable(str(error), 120)
+
+
 def _asked(row: dict[str, Any]) -> Asked:
     at_ms = Decimal(row["timestamp"])
     lengths = row["input_length"], row["output_length"]
     ids = row.get("hash_ids", [])
-    if not all(isinstance(value, int) for value in (*lengths, *ids)):
+    if not all(type(value) is int for value in (*lengths, *ids)):
         raise TypeError("lengths and hash_ids are whole numbers")
     # Compared before it is made an integer: a large exponent has many digits.
     if not 0 <= at_ms < _LATEST_MS or not all(0 < n < 2**31 for n in lengths):
@@ -105,7 +114,11 @@ class Replay:
     """
 
     def __init__(self, requests: Sequence[Asked], usual_prompt: float) -> None:
-        """Lengths shrink so far that the mean prompt is at most `usual_prompt` tokens."""
+        """Lengths shrink so far that the mean prompt is at most `usual_prompt` tokens.
+
+        Raises:
+            RcaError: It asks more requests a second than can be replayed.
+        """
         first_ns = requests[0].at_ns
         self._requests = [one._replace(at_ns=one.at_ns - first_ns) for one in requests]
         self._times = [one.at_ns for one in self._requests]
@@ -114,6 +127,12 @@ class Replay:
         self.cut = sum(one.input_tokens * self.scale > _LONGEST for one in requests)
         last_ns = self._times[-1]
         self.span_ns = last_ns + (last_ns // (len(requests) - 1) if last_ns else SECOND)
+
+        if self.rate_per_s > _MOST_PER_S:
+            raise RcaError(
+                f"the trace asks {self.rate_per_s:,.0f} requests a second, at most {_MOST_PER_S:,} are replayed",
+                hint="timestamps are milliseconds",
+            )
 
     @property
     def rate_per_s(self) -> float:

@@ -115,11 +115,19 @@ def _changes(application: _Application) -> Iterator[tuple[Any, ...]]:
         changed = sorted(k for k in before | after if before.get(k) != after.get(k))
         keys = list(dict.fromkeys(["revision", *changed])) if before else ["revision"]
         yield (
-            f"argocd-{application.name}-{entry.get('id', ts_ns)}", ts_ns, "deploy",
+            _id(application, entry, ts_ns), ts_ns, "deploy",
             f"application/{application.name}", _told(before, keys), _told(after, keys), "record",
             _details(application, entry),
         )  # fmt: skip
         before = after
+
+
+def _id(application: _Application, entry: dict[str, Any], ts_ns: int) -> str:
+    """Argo's own number, which counts within an application of a namespace."""
+    namespace = mapping(application.told.get("metadata")).get("namespace")
+    where = [namespace] if namespace not in (None, "argocd") else []
+    number = ts_ns if entry.get("id") is None else entry["id"]
+    return "-".join(str(name) for name in ("argocd", *where, application.name, number))
 
 
 def _told(settings: dict[str, str], keys: list[str]) -> str | None:

@@ -205,7 +205,9 @@ def _alerts(case: Case) -> list[_Claim]:
     """Alerts that fired on the incident side and not while all was well."""
     rows = case.rows(
         """
-        SELECT a.start_ns, coalesce(a.end_ns, s.last_ns), a.name, lower(a.severity) FROM alert AS a
+        SELECT a.start_ns, coalesce(a.end_ns, (SELECT max(last_ns) FROM source WHERE part = 'incident')),
+            a.name, lower(a.severity)
+        FROM alert AS a
         JOIN source AS s ON s.id = a.source_id
         WHERE s.part = 'incident'
             AND coalesce(lower(a.severity), '') NOT IN ('none', 'info')
@@ -216,7 +218,7 @@ def _alerts(case: Case) -> list[_Claim]:
         """,
         (list(_ALWAYS_ON),),
     )
-    return [_Claim("alert", *row) for row in rows if row[1] is not None]
+    return [_Claim("alert", *row) for row in rows if row[1] is not None and row[1] > row[0]]
 
 
 def _words(spent: Sequence[objective.Broken], window: _Window) -> str | None:
