@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from rca.signals import Points, Signal
-from rca.window.magnitude import matters
+from rca.signals import EMPTY, Points, Signal
+from rca.window.magnitude import growth_alone, matters
 
 S = 1_000_000_000
 START, END = 600 * S, 900 * S
@@ -57,3 +59,10 @@ def test_the_busiest_service_tells_how_demand_grew() -> None:
     side = signal("arrival_rate", 0.1, 0.5)
     assert matters(symptoms, [signal("arrival_rate", 5.0, 5.0), side], START, END)
     assert matters(symptoms, [], START, END)
+
+
+def test_without_a_baseline_growth_is_told_against_the_median_of_the_rest() -> None:
+    latency = signal("ttft", 0.2, 1.2)
+    alone = replace(latency, baseline=EMPTY)
+    assert growth_alone([alone], START, END) == (pytest.approx(6.0), "ttft")
+    assert growth_alone([signal("arrival_rate", 1.0, 9.0)], START, END) is None

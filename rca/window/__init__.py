@@ -14,10 +14,10 @@ import polars as pl
 
 from rca.case import Case
 from rca.errors import BundleError
-from rca.plain import duration, printable
+from rca.plain import duration, number, printable
 from rca.signals import Signal, load, meanings
 from rca.window import counted, objective
-from rca.window.magnitude import MIN_RATIO
+from rca.window.magnitude import MIN_RATIO, growth_alone
 from rca.window.scan import Found, Scan, find, is_symptom
 
 EASED = 0.7
@@ -44,6 +44,9 @@ _SEVERITIES = {
 }
 _ALERT_DELAY_NS = 900 * 1_000_000_000
 """An alert fires up to so long after what it is about: rates over minutes, and `for`."""
+
+_TOO_MUCH_FOR_NONE = 4.0
+"""A latency that grew by this factor is not called healthy where there is no baseline; bursts reach 2.6 in healthy ones."""
 
 
 def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
@@ -80,7 +83,7 @@ def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
     elif scan is None:
         _write_none(case, "unknown", "no latency or error signal to find an incident in")
     else:
-        _write_none(case, "none", _quiet(scan), scan)
+        _write_none(case, *_not_found(scan, [s for s in signals if is_symptom(s)]), scan)
 
 
 def _note_unchecked(case: Case, held: counted.Held) -> None:
@@ -234,6 +237,19 @@ class _Window(NamedTuple):
     score: float | None
     detected_by: str
     note: str | None = None
+
+
+def _not_found(scan: Scan, symptoms: Sequence[Signal]) -> tuple[str, str]:
+    """Status and note where the scan found nothing: 'none', or 'unknown' where that would say too much."""
+    if scan.role and not any(len(s.baseline.ts_ns) for s in symptoms):
+        grown = growth_alone(symptoms, *scan.times(*scan.best_span))
+        if grown is not None and grown[0] >= _TOO_MUCH_FOR_NONE:
+            times, what = number(grown[0]), meanings()[grown[1]].meaning
+            return "unknown", (
+                f"{what} was {times} times that of the rest for a while, and without a baseline nothing tells "
+                "what is usual: give one with --baseline, or the time with --window"
+            )
+    return "none", _quiet(scan)
 
 
 def _quiet(scan: Scan) -> str:

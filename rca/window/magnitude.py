@@ -39,6 +39,25 @@ def matters(
     return False
 
 
+def growth_alone(
+    signals: Sequence[Signal], start_ns: int, end_ns: int
+) -> tuple[float, str] | None:
+    """The largest factor by which a latency of the stretch exceeds the median of the rest, and its role.
+
+    Of recordings without a baseline, whose rest may hold incidents as well. None where there is no latency.
+    """
+    grown = []
+    for signal in signals:
+        inside, healthy = _sides(signal, start_ns, end_ns)
+        known = meanings().get(signal.role)
+        if known is None or known.unit != "s" or not healthy or not len(inside.ts_ns):
+            continue
+        rest = float(np.median(healthy[-1].values))
+        if rest > 0:
+            grown.append((float(np.median(inside.values)) / rest, signal.role))
+    return max(grown, default=None)
+
+
 def _busier(demand: Sequence[Signal], start_ns: int, end_ns: int) -> float:
     """Factor by which demand grew at the busiest service against its busiest healthy side, at least 1."""
     grown = []
