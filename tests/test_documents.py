@@ -137,7 +137,8 @@ def desk(tmp_path: Path, case: Path) -> Path:
     ):  # fmt: skip
         shutil.copytree(SAMPLE / part, tmp_path / name)
     shutil.copytree(SAMPLE, tmp_path / "BUNDLES" / "one")
-    shutil.copytree(SAMPLE, tmp_path / "twin" / "one")
+    for bundles in ("twin", "torch"):
+        shutil.copytree(SAMPLE, tmp_path / bundles / "one")
     (tmp_path / "traces").mkdir()
     for path in SAMPLE.rglob("*.pt.trace.json.gz"):
         shutil.copyfile(path, tmp_path / "traces" / path.name)
