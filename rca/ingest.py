@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 
 from rca.bundle import Bundle, BundleFile
-from rca.case import Case, sql_files
+from rca.case import Case, sql_text
 from rca.case_sink import SERIES_A_SOURCE, CaseSink
 from rca.errors import BundleError, ParseError, RcaError
 from rca.parsers import recognise
@@ -171,8 +171,8 @@ def _keep_config(sink: CaseSink, file: BundleFile, known: Format) -> None:
 
 def _note_overruns(sink: CaseSink) -> None:
     """Say which operations of a GPU last into the next ones of their stream, which none does."""
-    (query,) = (text for _, text in sql_files("ingest"))
-    [(count, name, dur_ns)] = sink.case.rows(query, (sink.source_id,))
+    overruns = sql_text("ingest", "overrun")
+    [(count, name, dur_ns)] = sink.case.rows(overruns, (sink.source_id,))
     if count:
         sink.note(
             "warning", "overrun",

@@ -1,11 +1,9 @@
-"""The latency limit in the words of an objective, and below which share traces are sampled."""
+"""The latency limit in the words of an objective."""
 
 from __future__ import annotations
 
 import re
 
-SAMPLED_BELOW = 0.9
-"""Share of the requests below which traces hold a sample: their counts are none of the system's."""
 _OBJECTIVES = (  # `e2e p99 < 2 s` and `e2e_p99_ms 2000`
     r"(?:e2e|end.to.end|latency)\D*?(?:p\d+)?\s*(?:<=|[<≤]|under|below)\s*(?P<value>[0-9.]+)\s*(?P<unit>ms|s)\b",
     r"(?:e2e|latency)\w*_(?P<unit>ms|s|seconds)\s+(?P<value>[0-9.]+)",

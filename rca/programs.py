@@ -40,6 +40,7 @@ def start(
     folder: Path | None = None,
     *,
     more: Mapping[str, str] | None = None,
+    asked: int = subprocess.DEVNULL,
     out: int | IO[bytes] = subprocess.DEVNULL,
     err: int | IO[bytes] = subprocess.DEVNULL,
     memory_bytes: int | None = None,
@@ -50,6 +51,7 @@ def start(
         command: The program and its arguments; no shell sees them.
         folder: Where it runs; here without.
         more: Further variables of its environment.
+        asked: Where its input comes from, as `subprocess.Popen` has it: from nowhere without.
         out: Where its output goes, as `subprocess.Popen` has it.
         err: Where its messages go.
         memory_bytes: Memory of its own that each process of it may have; three quarters of the
@@ -59,7 +61,7 @@ def start(
         OSError: It does not start.
     """
     process = subprocess.Popen(  # noqa: S603 - callers name programs that users named
-        command, cwd=folder, env=environment(more), stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+        command, cwd=folder, env=environment(more), stdin=asked, stdout=out, stderr=err,
         start_new_session=True,
     )  # fmt: skip
     most = memory_bytes or int(_MEMORY_SHARE * machine.memory_bytes())

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rca.case import Case
-from rca.plain import percent
+from rca.plain import percent, printable
 
-SAMPLED_BELOW = 0.9
+_ALL = 0.9
 """Share of the requests from which on traces count as all of them."""
 _MARKED = 0.5
 """Part of the traces that must carry a sampler's tag for it to speak of all."""
@@ -40,10 +40,25 @@ def read(case: Case) -> Sampling:
     )
     if counted is None:
         return _marked(case)
-    sampled = counted < SAMPLED_BELOW
+    sampled = counted < _ALL
     return Sampling(
         counted, f"traces have {percent(counted)} of the requests" if sampled else None
     )
+
+
+def told(case: Case) -> str | None:
+    """What says that the traces are a sample, with the numbers of the service that is traced least; None when nothing does."""
+    rows = case.rows(
+        "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
+        "ORDER BY CAST(spans AS DOUBLE) / requests, service LIMIT 1",
+        (_ALL,),
+    )
+    if not rows:
+        return read(case).why
+    service, requests, spans = rows[0]
+    of = f" of {printable(service, 60)}" if service else ""
+    share = percent(spans / requests)
+    return f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({share})"
 
 
 def _marked(case: Case) -> Sampling:
@@ -58,4 +73,4 @@ def _marked(case: Case) -> Sampling:
     if kept is None or marked < _MARKED * traces:
         return Sampling()
     why = f"samplers kept {percent(kept)} of the traces, as their tags say"
-    return Sampling(kept, why if kept < SAMPLED_BELOW else None)
+    return Sampling(kept, why if kept < _ALL else None)

@@ -151,7 +151,7 @@ def test_sampled_traces_fail_the_gate(make: Callable[..., Path]) -> None:
         ]
     (sampled / "metrics.txt").write_text("\n".join(lines) + "\n")
     found = compare(make("a"), sampled, gate=Path("default"))
-    assert "of the 4000 requests" in found["candidate"]["sampled"]
+    assert "of the 4,000 requests" in found["candidate"]["sampled"]
     assert checks(found)["recording of candidate"] is False
 
 

@@ -4,23 +4,9 @@ from __future__ import annotations
 
 from weakref import WeakKeyDictionary
 
-from rca.case import Case
+from rca.case import Case, sql_text
 from rca.plain import percent
 
-_SQL = """
-WITH chosen AS (
-    SELECT s.part, b.bound, b.ns
-    FROM gpu_bound AS b
-    JOIN source AS s ON s.id = b.source_id
-    WHERE b.device IS NOT NULL
-        OR b.source_id NOT IN (SELECT source_id FROM gpu_breakdown WHERE device IS NOT NULL)
-)
-SELECT part, bound, sum(ns) / sum(sum(ns)) OVER (PARTITION BY part) AS share
-FROM chosen
-GROUP BY part, bound
-HAVING sum(ns) > 0
-ORDER BY part, share DESC, bound
-"""
 STATES = {
     "compute": "compute",
     "comm": "communication",
@@ -53,7 +39,7 @@ def shares(case: Case) -> Sides:
     known = _known.get(case)
     if known is None or known[0] != case.generation:
         found: Sides = {}
-        for part, state, share in case.rows(_SQL):
+        for part, state, share in case.rows(sql_text("report", "bound")):
             found.setdefault(part, {})[state] = share
         known = _known[case] = (case.generation, found)
     return known[1]

@@ -150,7 +150,7 @@ def _side(case: Case, path: str, group: Group | None) -> Side:
         gpu,
         tuple(_damaged(case, part)),
         tuple(_unread(case)),
-        _sampled(case),
+        sampling.told(case),
     )
 
 
@@ -176,16 +176,3 @@ def _unread(case: Case) -> list[str]:
         "WHERE code IN ('unreadable', 'refused') ORDER BY ALL"
     )
     return [f"{Path(path).name} was not read: {message}" for path, message in rows]
-
-
-def _sampled(case: Case) -> str | None:
-    rows = case.rows(
-        "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
-        "ORDER BY CAST(spans AS DOUBLE) / requests, service LIMIT 1",
-        [sampling.SAMPLED_BELOW],
-    )
-    if not rows:
-        return sampling.read(case).why
-    service, requests, spans = rows[0]
-    of = f" of {printable(service, 60)}" if service else ""
-    return f"traces hold {spans} of the {requests} requests{of} that the metrics count"

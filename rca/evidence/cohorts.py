@@ -51,15 +51,18 @@ def _pairs(requests: pl.DataFrame, span: Span) -> Iterator[tuple[Move, Move]]:
     part = (requests["part"] == "incident").to_numpy()
     ts_ns = requests["ts_ns"].to_numpy()
     inside = part & (ts_ns >= span.start_ns) & (ts_ns <= span.end_ns)
+    ones = np.ones(len(requests))
+    figures = [
+        (name, requests[name].is_not_null().to_numpy(), Points(ts_ns, requests[name].fill_null(0.0).to_numpy(), ones))
+        for name in _FIGURES
+    ]  # fmt: skip
     for mark in _MARKS:
         for value, of_it in _values(requests[mark], inside):
-            for figure in _FIGURES:
-                measured = requests[figure].is_not_null().to_numpy()
-                num = requests[figure].fill_null(0.0).to_numpy()
+            for figure, measured, points in figures:
                 sides = [
-                    _signal(figure, f"{mark} {value}", Points(ts_ns, num, np.ones(len(num))), mask & measured, part)
+                    _signal(figure, f"{mark} {value}", points, mask & measured, part)
                     for mask in (of_it, ~of_it)
-                ]  # fmt: skip
+                ]
                 moves = [measure(s, span) for s in sides]
                 if moves[0] and moves[1]:
                     yield moves[0], moves[1]

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from rca import sampling
 from rca.case import Case, sql_text
 from rca.evidence import cohorts
 from rca.evidence.moves import FLAT, Move, Span, incident_span, measure, whole_span
 from rca.evidence.rows import row
-from rca.limits import SAMPLED_BELOW
 from rca.signals import Points, Signal, Times, Values, gathered
 from rca.views import computed_once
 
@@ -42,7 +42,7 @@ def gather(case: Case, spans: Iterable[Signal]) -> None:
     span = incident_span(case) or whole_span(case)
     if span is None:
         return
-    sampled = _is_sampled(case)
+    sampled = sampling.read(case).is_sampled
     rows = [
         *_calls(case, span, spans, sampled),
         *_lines(case, span),
@@ -55,13 +55,6 @@ def gather(case: Case, spans: Iterable[Signal]) -> None:
         one["id"] = f"E{number}"
     if rows:
         case.insert("evidence", pl.DataFrame(rows, infer_schema_length=None))
-
-
-def _is_sampled(case: Case) -> bool:
-    share = case.scalar(
-        "SELECT min(least(1.0, spans / requests)) FROM traced_share WHERE requests > 0"
-    )
-    return share is not None and share < SAMPLED_BELOW
 
 
 def _strongest(moves: Iterable[Move], most: int) -> list[Move]:

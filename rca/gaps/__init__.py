@@ -55,7 +55,7 @@ def look(case: Case) -> None:
     seen = [*blind_spots.find(case), *spots.find(case)]
     found: list[dict[str, str | None]] = [spot._asdict() for spot in seen]
     absent = _absent_kinds(case, _RECORD) + _no_reference(case)
-    usual = _absent_kinds(case, _RECORD_TOO) + _of_gpus(case)
+    usual = _absent_kinds(case, _RECORD_TOO)
     usual += [spot._asdict() for spot in blind_spots.find_usual(case)]
     rows = absent + found + usual + _unread(case)
     rows.sort(key=lambda row: row["would_decide"] is None)
@@ -95,30 +95,6 @@ def _largest_change(case: Case, kind: str) -> str | None:
         if largest >= _STRONG_GAP
         else None
     )
-
-
-def _of_gpus(case: Case) -> list[dict[str, str | None]]:
-    """What is not known of the devices, where an engine is at work: their metrics, else their work in captures."""
-    if not case.scalar("SELECT count(*) FROM engine_service"):
-        return []
-    if not case.scalar(
-        "SELECT count(*) FROM series_role WHERE role LIKE 'gpu\\_%' ESCAPE '\\' OR role = 'sm_clock'"
-    ):
-        return [{
-            "code": "no_gpu_metrics", "statement": "no metrics of the GPUs in the incident's recordings",
-            "would_decide": "heat, power limits and errors of a device, full memory, a GPU that waits for its host",
-            "record": "run dcgm-exporter --kubernetes beside the engine, and export DCGM_FI_DEV_SM_CLOCK, "
-            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_FB_USED and DCGM_FI_PROF_DRAM_ACTIVE",
-        }]  # fmt: skip
-    captures = "SELECT count(*) FROM source WHERE part = 'incident' AND kind IN ('torch_profiler', 'nsys')"
-    if case.scalar(captures) and not case.scalar("SELECT count(*) FROM gpu_op"):
-        return [{
-            "code": "no_gpu_capture", "statement": "the captures hold no work of a GPU, which the metrics show",
-            "would_decide": "whether kernels are slow, or the GPU waits for launches, copies or other ranks",
-            "record": "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or "
-            "nsys profile -t cuda,nvtx --delay 30 --duration 5 on the engine",
-        }]  # fmt: skip
-    return []
 
 
 def _no_reference(case: Case) -> list[dict[str, str | None]]:

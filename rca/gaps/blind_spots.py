@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from rca import sampling
 from rca.case import Case
-from rca.plain import percent, printable
+from rca.plain import printable
 
 ORPHAN_SHARE = 0.02
 PAUSE_STEPS = 3.0
@@ -35,7 +35,31 @@ def find(case: Case) -> list[Gap]:
 
 def find_usual(case: Case) -> list[Gap]:
     """Blind spots that most recordings have: what is peculiar to a case is told before them."""
-    return [*_unchecked_clocks(case), *_series_versions(case)]
+    return [*_gpus(case), *_unchecked_clocks(case), *_series_versions(case)]
+
+
+def _gpus(case: Case) -> Iterator[Gap]:
+    """What is not known of the devices, where an engine is at work: their metrics, else their work in captures."""
+    if not case.scalar("SELECT count(*) FROM engine_service"):
+        return
+    of_gpus = "SELECT count(*) FROM series_role WHERE role LIKE 'gpu\\_%' ESCAPE '\\' OR role = 'sm_clock'"
+    captures = "SELECT count(*) FROM source WHERE part = 'incident' AND kind IN ('torch_profiler', 'nsys')"
+    if not case.scalar(of_gpus):
+        yield Gap(
+            "no_gpu_metrics",
+            "no metrics of the GPUs in the incident's recordings",
+            "heat, power limits and errors of a device, full memory, a GPU that waits for its host",
+            "run dcgm-exporter --kubernetes beside the engine, and export DCGM_FI_DEV_SM_CLOCK, "
+            "DCGM_FI_DEV_CLOCKS_EVENT_REASONS, DCGM_FI_DEV_FB_USED and DCGM_FI_PROF_DRAM_ACTIVE",
+        )
+    elif case.scalar(captures) and not case.scalar("SELECT count(*) FROM gpu_op"):
+        yield Gap(
+            "no_gpu_capture",
+            "the captures hold no work of a GPU, which the metrics show",
+            "whether kernels are slow, or the GPU waits for launches, copies or other ranks",
+            "profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], or "
+            "nsys profile -t cuda,nvtx --delay 30 --duration 5 on the engine",
+        )
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -105,17 +129,7 @@ def _batches(case: Case) -> Iterator[Gap]:
 
 
 def _sampling(case: Case) -> Iterator[Gap]:
-    rows = case.rows(
-        "SELECT service, requests, spans FROM traced_share WHERE spans < ? * requests "
-        "ORDER BY CAST(spans AS DOUBLE) / requests, service",
-        (sampling.SAMPLED_BELOW,),
-    )
-    told = sampling.read(case).why
-    if rows:
-        service, requests, spans = rows[0]
-        of = f" of {printable(service, 60)}" if service else ""
-        told = f"traces have {spans:,} of the {requests:,} requests{of} that the metrics count ({percent(spans / requests)})"
-    if told:
+    if told := sampling.told(case):
         yield Gap(
             "sampled_traces",
             f"{told}: counts and high quantiles from spans are biased",

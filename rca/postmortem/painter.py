@@ -15,12 +15,14 @@ from contextlib import suppress
 from functools import cache
 from typing import Any
 
+from rca import programs
+
 
 class Painter:
     """Draws specifications of Vega-Lite as SVG; where no process can be had, in this one."""
 
     def __init__(self) -> None:
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._turn = threading.Lock()
         self._failed = not sys.executable
 
@@ -43,11 +45,13 @@ class Painter:
     def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None
-        if process is not None:
-            with suppress(OSError, subprocess.TimeoutExpired):
-                process.communicate(timeout=1)
-            process.kill()
-            process.wait()
+        if process is None:
+            return
+        programs.stop(process)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(OSError):  # a request that nobody read any more
+                    pipe.close()
 
     def _ask(self, request: str) -> str | None:
         """What the process answers; None when there is none, or it could not."""
@@ -58,7 +62,7 @@ class Painter:
             asked, answered = self._process.stdin, self._process.stdout
             if asked is None or answered is None:
                 return None
-            asked.write(request + "\n")
+            asked.write(f"{request}\n".encode("ascii"))
             asked.flush()
             answer: str | None = json.loads(answered.readline())
             return answer
@@ -75,13 +79,10 @@ def painter() -> Painter:
     return made
 
 
-def _started() -> subprocess.Popen[str]:
+def _started() -> subprocess.Popen[bytes]:
     # -P keeps the current directory, which may be a bundle, out of where modules come from.
-    return subprocess.Popen(  # noqa: S603 - this Python, this module
-        [sys.executable, "-P", "-m", __name__],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        encoding="ascii",
-    )  # fmt: skip
+    command = [sys.executable, "-P", "-m", __name__]
+    return programs.start(command, asked=subprocess.PIPE, out=subprocess.PIPE)
 
 
 def _draw(request: str) -> str:

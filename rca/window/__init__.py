@@ -46,7 +46,7 @@ _ALERT_DELAY_NS = 900 * 1_000_000_000
 """An alert fires up to so long after what it is about: rates over minutes, and `for`."""
 
 _TOO_MUCH_FOR_NONE = 4.0
-"""A latency that grew by this factor is not called healthy where there is no baseline; bursts reach 2.6 in healthy ones."""
+"""A latency that grew by this factor is not called healthy where there is no baseline: more than bursts of a healthy service do."""
 
 
 def locate(case: Case, settings: dict[str, Any] | None = None) -> None:
